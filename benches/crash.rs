@@ -1,12 +1,12 @@
 //! `cargo bench --bench crash -- KILLS [SEED] [docker]`: what is lost, repeated and left when hosts are killed at random moments.
 //!
-//! A host is a program that embeds [`conjure::Runtime`] over a data folder, with sessions of two tenants whose turns call tools
+//! A host is a program that embeds [`conjure::Runtime`] over a data directory, with sessions of two tenants whose turns call tools
 //! in real jails, or, with `docker`, in containers; they have a skill, which is edited meanwhile, and secrets, and are deleted
 //! at random. It tells its parent each acknowledgement over a pipe. The parent kills it by SIGKILL, 1,000 times (20 times with
-//! containers) unless it is told otherwise, starts it again on the same folder, and compares; at times there is a second host on
-//! the same folder, which is killed, too. Counted, and each must be 0: `lost`, what was acknowledged and is not recorded, or is
+//! containers) unless it is told otherwise, starts it again on the same directory, and compares; at times there is a second host on
+//! the same directory, which is killed, too. Counted, and each must be 0: `lost`, what was acknowledged and is not recorded, or is
 //! recorded otherwise; `repeated`, calls that ran or were answered twice; `leftover`, processes, control groups, mounts, containers
-//! and folders of a dead host once the next one has started, and what the data folder has of no session; `invalid`, requests that
+//! and directories of a dead host once the next one has started, and what the data directory has of no session; `invalid`, requests that
 //! no service would accept; `exposed`, secrets that were told, or lie on the disk. The seed is printed: it repeats the moments and
 //! the conversations, as far as the machine's own chance allows. Excluded: the crash of the machine, for which the journal syncs.
 

@@ -91,10 +91,10 @@ enum Crowd {
 }
 
 async fn take(crowd: Crowd) -> Result<Times> {
-    let folder = tempfile::tempdir()?;
+    let dir = tempfile::tempdir()?;
     let settings = Settings {
         executor: Some(ExecutorKind::Jail),
-        data: Some(folder.path().join("data")),
+        data: Some(dir.path().join("data")),
         skill_paths: Some(Vec::new()),
         ..Settings::default()
     };
@@ -114,7 +114,7 @@ async fn take(crowd: Crowd) -> Result<Times> {
         for kind in KINDS.into_iter().cycle().take(FLOOD) {
             tasks.spawn(Arc::clone(&flood).work(runtime.clone(), kind, over.clone()));
         }
-        let sandboxes = folder.path().canonicalize()?.join("data/tenants/flood");
+        let sandboxes = dir.path().canonicalize()?.join("data/tenants/flood");
         tasks.spawn(Arc::clone(&flood).kill(sandboxes, over.clone()));
     }
     let quiet = runtime.open(SessionSpec::new(TenantId::new("quiet")?).without_skills()).await?;

@@ -55,8 +55,8 @@ async fn measure(kinds: Vec<Kind>) -> Result<()> {
     println!("{:24} {:>12} {:>12} {:>12}", "", "ours p50 ms", "other p50 ms", "memory KiB");
     let mut results = Vec::new();
     for (prefix, connector) in kinds {
-        let folder = tempfile::tempdir()?;
-        let workspace = folder.path().join("workspace");
+        let dir = tempfile::tempdir()?;
+        let workspace = dir.path().join("workspace");
         std::fs::create_dir(&workspace)?;
         let context = ExecutionContext {
             limits: Limits::default().with_disk(8 << 30)?,
@@ -64,7 +64,7 @@ async fn measure(kinds: Vec<Kind>) -> Result<()> {
         };
         let sandbox = Sandbox::open(&*connector, &context, Arc::new(SystemClock), soon()).await?;
         for (size, bytes, rounds) in SIZES {
-            let source = folder.path().join("source");
+            let source = dir.path().join("source");
             make(&source, bytes)?;
             let [mut into, mut copied, mut out, mut read] = [(); 4].map(|()| Vec::new());
             let [mut into_memory, mut out_memory] = [0; 2];
@@ -73,7 +73,7 @@ async fn measure(kinds: Vec<Kind>) -> Result<()> {
                 let before = forget_peak()?;
                 let took_in = put(&sandbox, &source).await?;
                 let grew_in = peak()?.saturating_sub(before);
-                let took_copy = copy(&source, &folder.path().join("copy"))?;
+                let took_copy = copy(&source, &dir.path().join("copy"))?;
                 let before = forget_peak()?;
                 let took_out = get(&sandbox, bytes).await?;
                 let grew_out = peak()?.saturating_sub(before);

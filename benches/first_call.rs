@@ -47,7 +47,7 @@ use bollard::query_parameters::{
 use conjure_base::{Clock, SystemClock};
 use conjure_sandbox::{
     CallOptions, Command, CommandEnd, Connector, DataDir, ExecutionContext, Executor, Jail, Local, Sandbox,
-    SharedFolder, WarmSandbox, WarmSpec,
+    SharedDir, WarmSandbox, WarmSpec,
 };
 use tokio::task::JoinSet;
 
@@ -98,8 +98,8 @@ async fn jails() -> Result<()> {
     let workspace = tempfile::tempdir()?;
     let context = ExecutionContext::new(workspace.path());
     let started = Instant::now();
-    let folder = tempfile::tempdir()?;
-    let data = DataDir::open(folder.path())?;
+    let dir = tempfile::tempdir()?;
+    let data = DataDir::open(dir.path())?;
     let (jail, local) = (Jail::new([]).with_data(data), Local::without_isolation([]));
     println!("the connector was made in {:.2} ms", millis(started.elapsed()));
     let has_bwrap = match bwrap().await {
@@ -215,22 +215,22 @@ async fn first_call(connector: &dyn Connector, context: &ExecutionContext) -> Re
     }
 }
 
-/// The data folder of warm sandboxes, and that of a tenant with a skill.
+/// The data directory of warm sandboxes, and that of a tenant with a skill.
 struct WarmFixture {
     pool: DataDir,
     tenant: DataDir,
     skill: std::path::PathBuf,
-    _folder: tempfile::TempDir,
+    _dir: tempfile::TempDir,
 }
 
 impl WarmFixture {
     fn make() -> Result<Self> {
-        let folder = tempfile::tempdir()?;
-        let [pool, tenant] = ["pool", "tenant"].map(|name| DataDir::open(&folder.path().join(name)));
-        let skill = folder.path().join("skill");
+        let dir = tempfile::tempdir()?;
+        let [pool, tenant] = ["pool", "tenant"].map(|name| DataDir::open(&dir.path().join(name)));
+        let skill = dir.path().join("skill");
         std::fs::create_dir(&skill)?;
         std::fs::write(skill.join("SKILL.md"), "---\nname: skill\ndescription: One.\n---\n")?;
-        Ok(Self { pool: pool?, tenant: tenant?, skill, _folder: folder })
+        Ok(Self { pool: pool?, tenant: tenant?, skill, _dir: dir })
     }
 
     async fn measure(
@@ -246,7 +246,7 @@ impl WarmFixture {
             if has_file {
                 std::fs::write(workspace.path().join("file"), "kept")?;
             }
-            let read_only = vec![SharedFolder::new(&self.skill, "/mnt/skills/skill")];
+            let read_only = vec![SharedDir::new(&self.skill, "/mnt/skills/skill")];
             let context = ExecutionContext { read_only, ..ExecutionContext::new(workspace.path()) };
             let spec = WarmSpec::from_context(&context);
             let warm = WarmSandbox::open(connector, &self.pool, spec, Arc::new(SystemClock), soon()).await?;

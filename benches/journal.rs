@@ -12,7 +12,7 @@
 //! the same way beside it. `other` is the limit that we set ourselves; the least, the median and the most of several
 //! rounds are printed, and the result is the median. Excluded: opening, creating sessions, large bodies.
 //!
-//! The journal lies below `target`, on the disk that the build lies on: a temporary folder may be in memory.
+//! The journal lies below `target`, on the disk that the build lies on: a temporary directory may be in memory.
 
 #![expect(clippy::print_stdout, reason = "a benchmark prints")]
 #![expect(clippy::disallowed_methods, reason = "it measures time")]

@@ -27,7 +27,7 @@ use conjure_conversation::{CallContext, ToolCall, ToolRunner};
 use conjure_mcp::{
     McpServer, McpServerName, McpServerSpec, McpServers, McpTransport, ServerPlace, StdioServer,
 };
-use conjure_sandbox::{ExecutionContext, Executor, Jail, Sandbox, SharedFolder};
+use conjure_sandbox::{ExecutionContext, Executor, Jail, Sandbox, SharedDir};
 use conjure_toolbox::Toolbox;
 use serde_json::json;
 
@@ -162,15 +162,15 @@ struct JailedServers {
 impl JailedServers {
     async fn start(python: &Path, count: usize) -> Result<Self> {
         let resolved = python.canonicalize()?;
-        let folders = [python, &resolved].map(|program| program.parent().and_then(Path::parent));
+        let dirs = [python, &resolved].map(|program| program.parent().and_then(Path::parent));
         // That of packages, and that of the interpreter itself.
-        let folders: BTreeSet<&Path> =
-            folders.into_iter().flatten().filter(|folder| !folder.starts_with("/usr")).collect();
+        let dirs: BTreeSet<&Path> =
+            dirs.into_iter().flatten().filter(|dir| !dir.starts_with("/usr")).collect();
         let (mut servers, mut sandboxes, mut workspaces) = (Vec::new(), Vec::new(), Vec::new());
         for number in 0..count {
             let workspace = tempfile::tempdir()?;
             let mut context = ExecutionContext::new(workspace.path());
-            context.read_only = folders.iter().map(|folder| SharedFolder::new(folder, folder)).collect();
+            context.read_only = dirs.iter().map(|dir| SharedDir::new(dir, dir)).collect();
             let deadline = SystemClock.deadline(PATIENCE);
             let sandbox = Sandbox::open(&Jail::new([]), &context, Arc::new(SystemClock), deadline).await?;
             let sandbox = Arc::new(sandbox);

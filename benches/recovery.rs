@@ -56,8 +56,8 @@ fn main() -> Result<()> {
     let in_task = containers.clone();
     harness::run(async move {
         println!("{:24} {:>9} {:>9} {:>9}", "", "p50 ms", "p90 ms", "p99 ms");
-        let folder = tempfile::tempdir()?;
-        let jail = Jail::new([]).with_data(DataDir::open(folder.path())?);
+        let dir = tempfile::tempdir()?;
+        let jail = Jail::new([]).with_data(DataDir::open(dir.path())?);
         let workspace = tempfile::tempdir()?;
         let context = ExecutionContext::new(workspace.path());
         let made = |connector| ConnectorSource::new(connector, context.clone());
@@ -88,9 +88,9 @@ impl Victim {
 
 /// From a pool of one.
 async fn pooled(victim: &Victim, connector: &Docker) -> Result<()> {
-    let folder = tempfile::tempdir()?;
-    let pool = DataDir::open(&folder.path().join("pool"))?;
-    let tenant = DataDir::open(&folder.path().join("tenant"))?;
+    let dir = tempfile::tempdir()?;
+    let pool = DataDir::open(&dir.path().join("pool"))?;
+    let tenant = DataDir::open(&dir.path().join("tenant"))?;
     let workspace = tenant.workspace()?;
     fs::write(workspace.path().join("file"), "kept")?;
     let context = ExecutionContext::new(workspace.path());

@@ -1,6 +1,6 @@
 //! `cargo bench --bench sessions [-- SESSIONS]`: what sessions cost that do nothing, and what it takes to open and to revive them.
 //!
-//! The whole runtime, over a journal in SQLite in a data folder below `target`, with a scripted model; each session has the
+//! The whole runtime, over a journal in SQLite in a data directory below `target`, with a scripted model; each session has the
 //! configuration's jail as its sandbox, which is not made, as no tool is called.
 //!
 //! - `live-kb`: resident memory of the process for each session that is live, has had a turn, and is held by nobody: the growth
@@ -57,10 +57,10 @@ async fn measure(passivated: usize) -> Result<()> {
     put_away(passivated).await
 }
 
-async fn spawn(folder: &Path, idle_after: Duration) -> Result<Runtime> {
+async fn spawn(dir: &Path, idle_after: Duration) -> Result<Runtime> {
     let settings = Settings {
         executor: Some(ExecutorKind::Jail),
-        data: Some(folder.join("data")),
+        data: Some(dir.join("data")),
         skill_paths: Some(Vec::new()),
         ..Settings::default()
     };
@@ -110,8 +110,8 @@ async fn open(runtime: &Runtime, count: usize, then: Then) -> Result<Vec<(Tenant
 }
 
 async fn live() -> Result<()> {
-    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR"))?;
-    let runtime = spawn(folder.path(), Duration::from_secs(100_000)).await?;
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR"))?;
+    let runtime = spawn(dir.path(), Duration::from_secs(100_000)).await?;
     open(&runtime, 100, Then::ATurn).await?;
     let before = resident()?;
     let mut open_so_far = 0;
@@ -137,8 +137,8 @@ async fn live() -> Result<()> {
 }
 
 async fn put_away(count: usize) -> Result<()> {
-    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR"))?;
-    let runtime = spawn(folder.path(), Duration::from_millis(50)).await?;
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR"))?;
+    let runtime = spawn(dir.path(), Duration::from_millis(50)).await?;
     open(&runtime, 2_000.min(count), Then::Nothing).await?;
     until_none_lives(&runtime).await;
     let (before, started) = (resident()?, Instant::now());
@@ -147,7 +147,7 @@ async fn put_away(count: usize) -> Result<()> {
     until_none_lives(&runtime).await;
     let memory = growth(before)? / count as f64;
     let health = runtime.health();
-    let disk = size(&folder.path().join("data/journal"))? as f64 / count as f64;
+    let disk = size(&dir.path().join("data/journal"))? as f64 / count as f64;
     println!(
         "{count} put away: {memory:.0} bytes of memory each, {disk:.0} bytes in the journal each, opened at {rate:.0} a second; \
          {} live, {} known",
@@ -208,10 +208,10 @@ fn resident() -> Result<u64> {
     Ok(line.trim().trim_end_matches("kB").trim().parse::<u64>()? * 1024)
 }
 
-/// Bytes of the files in a folder.
-fn size(folder: &Path) -> Result<u64> {
+/// Bytes of the files in a directory.
+fn size(dir: &Path) -> Result<u64> {
     let mut bytes = 0;
-    for entry in std::fs::read_dir(folder)? {
+    for entry in std::fs::read_dir(dir)? {
         let entry = entry?.metadata()?;
         bytes += if entry.is_file() { entry.len() } else { 0 };
     }

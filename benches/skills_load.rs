@@ -51,9 +51,9 @@ fn main() {
 fn make_skills(root: &Path) -> Vec<PathBuf> {
     (0..SKILLS)
         .map(|index| {
-            let folder = root.join(format!("skill-{index:05}"));
-            fs::create_dir(&folder).unwrap();
-            let file = folder.join("SKILL.md");
+            let dir = root.join(format!("skill-{index:05}"));
+            fs::create_dir(&dir).unwrap();
+            let file = dir.join("SKILL.md");
             fs::write(&file, skill_file(index)).unwrap();
             file
         })

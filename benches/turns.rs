@@ -77,13 +77,13 @@ struct Taken {
 }
 
 async fn take(sessions: u32, turns: u32) -> Result<Taken> {
-    let folder = tempfile::tempdir()?;
+    let dir = tempfile::tempdir()?;
     let outfit = Workshop {
-        folder: folder.path().to_owned(),
-        jail: Arc::new(Jail::new([]).with_data(DataDir::open(&folder.path().join("data"))?)),
+        dir: dir.path().to_owned(),
+        jail: Arc::new(Jail::new([]).with_data(DataDir::open(&dir.path().join("data"))?)),
         script: script(turns + 1)?,
     };
-    let journal = sqlite(folder.path().join("journal"));
+    let journal = sqlite(dir.path().join("journal"));
     let mut options = TreeOptions::new(journal, Arc::new(outfit), LeaseOwner::new("benchmark")?);
     // Many begin at once; nobody is late for that.
     options.sessions.deadline = Duration::from_secs(300);
@@ -137,11 +137,11 @@ fn script(turns: u32) -> Result<Arc<Script>> {
     Ok(Arc::new(Script::from_text(&text, ScriptFormat::Yaml, "this benchmark")?))
 }
 
-fn sqlite(folder: PathBuf) -> Arc<OpenJournal> {
+fn sqlite(dir: PathBuf) -> Arc<OpenJournal> {
     Arc::new(move || {
-        let folder = folder.clone();
+        let dir = dir.clone();
         async move {
-            let open = move || SqliteJournal::open(&folder, SqliteOptions::default());
+            let open = move || SqliteJournal::open(&dir, SqliteOptions::default());
             let opened = tokio::task::spawn_blocking(open).await;
             opened.map_err(|_| JournalError::Closed)?.map(|journal| Arc::new(journal) as Arc<dyn Journal>)
         }
@@ -151,7 +151,7 @@ fn sqlite(folder: PathBuf) -> Arc<OpenJournal> {
 
 /// Each session has the script from its beginning, and a workspace of its own.
 struct Workshop {
-    folder: PathBuf,
+    dir: PathBuf,
     jail: Arc<Jail>,
     script: Arc<Script>,
 }
@@ -162,7 +162,7 @@ impl SessionFactory for Workshop {
         setup: SessionSetup<'a>,
     ) -> BoxFuture<'a, std::result::Result<SessionComponents, Failure>> {
         async move {
-            let workspace = self.folder.join(setup.key.session.to_string());
+            let workspace = self.dir.join(setup.key.session.to_string());
             std::fs::create_dir_all(&workspace)?;
             let source = ConnectorSource::new(Arc::clone(&self.jail) as _, ExecutionContext::new(workspace))?;
             let executor: Arc<dyn Executor> = Arc::new(setup.executors.supervise(Arc::new(source))?);

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Makes the user `sandbox` and its folders in the system whose root folder is $1 (specification 9.3). By hand, since not
+# Makes the user `sandbox` and its directories in the system whose root directory is $1 (specification 9.3). By hand, since not
 # every base has `useradd`. Whoever has the number 1000 in the base, as somebody has in Ubuntu's, makes room.
 set -eu
 root=${1%/}

@@ -65,13 +65,13 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let options = RuntimeOptions::from(config).model("scripted", model).approver(approver);
     let runtime = Runtime::spawn(options).await?;
 
-    let folder = tempfile::tempdir()?;
-    std::fs::copy("fixtures/data/sales.csv", folder.path().join("sales.csv"))?;
-    let spec = SessionSpec::new(TenantId::new("acme")?).skills(["sales-report"]).workspace(folder.path());
+    let dir = tempfile::tempdir()?;
+    std::fs::copy("fixtures/data/sales.csv", dir.path().join("sales.csv"))?;
+    let spec = SessionSpec::new(TenantId::new("acme")?).skills(["sales-report"]).workspace(dir.path());
     let session = runtime.open(spec).await?;
     let turn = session.send("Which region grew fastest?").await?;
     follow(&session, turn).await?;
-    assert!(folder.path().join("sales-report.md").is_file());
+    assert!(dir.path().join("sales-report.md").is_file());
     runtime.shutdown(SystemClock.deadline(Duration::from_secs(10))).await?;
     Ok(())
 }

@@ -33,15 +33,15 @@ turns:
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let folder = tempfile::tempdir()?;
-    let uploaded = folder.path().join("sales_2024.csv");
+    let dir = tempfile::tempdir()?;
+    let uploaded = dir.path().join("sales_2024.csv");
     std::fs::write(&uploaded, "region,total\nnorth,12\nsouth,7\n")?;
     let address = serve(r#"{"region": "north"}"#).await?;
 
     let settings = Settings {
         executor: Some(ExecutorKind::Local), // trusted commands only: it isolates nothing
         skill_paths: Some(vec!["fixtures/skills".into()]),
-        data: Some(folder.path().join("data")),
+        data: Some(dir.path().join("data")),
         // By default only `https` is fetched, and `localhost` is blocked.
         artifacts: Some(ArtifactSettings {
             allowed_schemes: Some(vec!["http".to_owned()]),

@@ -53,16 +53,16 @@ fn send_invoice(sent: PathBuf) -> impl Tool {
     })
 }
 
-fn options(folder: &Path) -> Result<RuntimeOptions, Box<dyn Error>> {
-    let settings = Settings { data: Some(folder.join("data")), ..Settings::default() };
+fn options(dir: &Path) -> Result<RuntimeOptions, Box<dyn Error>> {
+    let settings = Settings { data: Some(dir.join("data")), ..Settings::default() };
     let config = Config::from_layers(settings, &ProcessEnv::from_process(), None)?;
     let model = model_fn(|request| async move { Ok(answer(&request)) });
-    Ok(RuntimeOptions::from(config).model("scripted", model).tool(send_invoice(folder.join("sent"))))
+    Ok(RuntimeOptions::from(config).model("scripted", model).tool(send_invoice(dir.join("sent"))))
 }
 
 /// The process that is killed.
-async fn first(folder: &Path) -> Result<(), Box<dyn Error>> {
-    let runtime = Runtime::spawn(options(folder)?).await?;
+async fn first(dir: &Path) -> Result<(), Box<dyn Error>> {
+    let runtime = Runtime::spawn(options(dir)?).await?;
     let session = runtime.open(SessionSpec::new(TenantId::new("acme")?).without_skills()).await?;
     writeln!(std::io::stdout(), "{}", session.id())?;
     session.send("Send the invoice.").await?.end().await?;
@@ -71,20 +71,20 @@ async fn first(folder: &Path) -> Result<(), Box<dyn Error>> {
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {
-    if let Some(folder) = std::env::args().nth(1) {
-        return first(folder.as_ref()).await;
+    if let Some(dir) = std::env::args().nth(1) {
+        return first(dir.as_ref()).await;
     }
-    let folder = tempfile::tempdir()?;
+    let dir = tempfile::tempdir()?;
     #[expect(clippy::disallowed_methods, reason = "it is this program, to be killed")]
     let mut host = std::process::Command::new(std::env::current_exe()?);
-    let mut host = host.arg(folder.path()).stdout(Stdio::piped()).spawn()?;
+    let mut host = host.arg(dir.path()).stdout(Stdio::piped()).spawn()?;
     let mut lines = BufReader::new(host.stdout.take().ok_or("it has no output")?).lines();
     let id = lines.next().ok_or("it said nothing")??.parse()?;
     assert_eq!(lines.next().ok_or("it sent nothing")??, "sent");
     host.kill()?;
     host.wait()?;
 
-    let runtime = Runtime::spawn(options(folder.path())?).await?;
+    let runtime = Runtime::spawn(options(dir.path())?).await?;
     let session = runtime.session(&TenantId::new("acme")?, id).await?;
     // The turn that was under way goes on by itself. What is said meanwhile waits for its end.
     session.send("What happened?").await?.end().await?;
@@ -93,7 +93,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
             writeln!(std::io::stdout(), "{}", Message::assistant(content).text())?;
         }
     }
-    let sent = std::fs::read_to_string(folder.path().join("sent"))?;
+    let sent = std::fs::read_to_string(dir.path().join("sent"))?;
     assert_eq!(sent, "an invoice\n", "it is sent once");
     runtime.shutdown(SystemClock.deadline(Duration::from_secs(10))).await?;
     Ok(())

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! The tenant would come from who is logged in; here there is one. Nothing about a session lives in this service: with a data
-//! folder in its configuration the same addresses work after a restart. Here all is in memory.
+//! directory in its configuration the same addresses work after a restart. Here all is in memory.
 
 use std::convert::Infallible;
 use std::error::Error;
@@ -41,7 +41,7 @@ struct Service {
     tenant: TenantId,
 }
 
-/// A failure, as a user is told of it: only whether trying again may help. The failure itself, which may name folders, other
+/// A failure, as a user is told of it: only whether trying again may help. The failure itself, which may name directories, other
 /// processes and hosts, is for the log.
 struct Refused(RuntimeError);
 

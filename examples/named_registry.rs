@@ -18,10 +18,10 @@ use conjure::{
 };
 
 /// Writes a skill.
-fn write(folder: &Path, name: &str, description: &str) -> std::io::Result<()> {
-    std::fs::create_dir_all(folder.join(name))?;
+fn write(dir: &Path, name: &str, description: &str) -> std::io::Result<()> {
+    std::fs::create_dir_all(dir.join(name))?;
     let text = format!("---\nname: {name}\ndescription: {description}\n---\nDo it.\n");
-    std::fs::write(folder.join(name).join("SKILL.md"), text)
+    std::fs::write(dir.join(name).join("SKILL.md"), text)
 }
 
 /// The skills that a session was opened with.
@@ -38,8 +38,8 @@ async fn skills(runtime: &Runtime, tenant: &TenantId, id: SessionId) -> Result<S
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {
     let mut out = std::io::stdout();
-    let folder = tempfile::tempdir()?;
-    let (common, own) = (folder.path().join("common"), folder.path().join("acme"));
+    let dir = tempfile::tempdir()?;
+    let (common, own) = (dir.path().join("common"), dir.path().join("acme"));
     write(&common, "greeting", "Greets people.")?;
     write(&own, "invoices", "Writes invoices as Acme does.")?;
 

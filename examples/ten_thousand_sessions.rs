@@ -26,10 +26,10 @@ const AT_ONCE: usize = 128;
 #[tokio::main]
 async fn main() -> Result<()> {
     let count = std::env::args().nth(1).map_or(Ok(SESSIONS), |count| count.parse())?;
-    let folder = tempfile::tempdir()?;
+    let dir = tempfile::tempdir()?;
     let settings = Settings {
         executor: Some(ExecutorKind::Jail),
-        data: Some(folder.path().join("data")),
+        data: Some(dir.path().join("data")),
         skill_paths: Some(vec!["fixtures/skills/minimal-skill".into()]),
         ..Settings::default()
     };

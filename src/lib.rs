@@ -1,6 +1,6 @@
 //! A supervised runtime for Agent Skills.
 //!
-//! A skill is a folder with instructions for a model, and the scripts and files that go with them. This library finds
+//! A skill is a directory with instructions for a model, and the scripts and files that go with them. This library finds
 //! skills, describes them to a model, runs the model's tool calls in a sandbox, and keeps going until the model is done.
 //!
 //! Start with [`Runtime`]: it has an example of ten lines. The names that most programs need are here; the rest is in the
@@ -161,7 +161,7 @@ pub mod sandbox {
         Connector, ContentDir, ContentItem, ContentStream, CopyOutReport, DataDir, DiskLimit,
         ExecutionContext, Executor, HostAccess, Input, Isolation, ItemContent, Jail, Layout, LineRange,
         Listing, Local, MissingController, NetworkPolicy, OwnedWorkspace, Process, ProcessCall,
-        ProcessLimits, ReachedLimits, RunEvent, Sandbox, SandboxError, SandboxErrorKind, SharedFolder,
+        ProcessLimits, ReachedLimits, RunEvent, Sandbox, SandboxError, SandboxErrorKind, SharedDir,
         SkippedFile, View, WriteResult,
     };
     pub use conjure_store::{FileMode, Store, Tree, TreeOptions};

@@ -1,7 +1,7 @@
 //! `cargo bench --features full --bench serve [-- PART]`: what the server of the Managed Agents API costs beside the library, and what it
 //! bears. PART is `requests`, `streams`, `hostile` or `pages`; all of them by default.
 //!
-//! The server is the built command, a process of its own, with SQLite in a data folder below `target` and a scripted model. The client is in
+//! The server is the built command, a process of its own, with SQLite in a data directory below `target` and a scripted model. The client is in
 //! the process of the benchmark, on the same two cores, and speaks HTTP with little more than what is needed.
 //!
 //! - `requests`: creations, messages, lists and streams, sixteen at a time; whole sessions of eight turns through the server, and through the

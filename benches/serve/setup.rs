@@ -13,27 +13,27 @@ use crate::server_process::ServerProcess;
 /// How many turns a session has at most: so many the script has.
 pub(crate) const TURNS: usize = 16;
 
-/// A data folder with a script beside it.
+/// A data directory with a script beside it.
 #[derive(Debug)]
 pub(crate) struct Setup {
-    folder: TempDir,
+    dir: TempDir,
 }
 
 impl Setup {
     pub(crate) fn new() -> Result<Self> {
-        let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR"))?;
+        let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR"))?;
         let turns = vec![json!({"content": "It is four."}); TURNS];
         let script = json!({"version": 1, "name": "serve", "turns": turns});
-        std::fs::write(folder.path().join("script.json"), script.to_string())?;
-        Ok(Self { folder })
+        std::fs::write(dir.path().join("script.json"), script.to_string())?;
+        Ok(Self { dir })
     }
 
     pub(crate) fn data(&self) -> PathBuf {
-        self.folder.path().join("data")
+        self.dir.path().join("data")
     }
 
     pub(crate) fn script(&self) -> PathBuf {
-        self.folder.path().join("script.json")
+        self.dir.path().join("script.json")
     }
 
     pub(crate) async fn server(&self) -> Result<ServerProcess> {

@@ -18,7 +18,7 @@ pub(crate) struct ServerProcess {
 }
 
 impl ServerProcess {
-    /// Starts it on a free port, with this data folder and this script.
+    /// Starts it on a free port, with this data directory and this script.
     pub(crate) async fn start(data: &Path, script: &Path) -> Result<Self> {
         let mut child = Command::new(env!("CARGO_BIN_EXE_conjure"))
             .args(["serve", "--listen", "127.0.0.1:0", "--sandbox", "local", "--data"])

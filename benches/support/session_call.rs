@@ -24,10 +24,10 @@ struct Watch {
 
 /// This many first calls of `program` in jails, each in its own session, which finds a warm sandbox.
 pub(crate) async fn in_jails(program: &'static str, (warm_up, rounds): (usize, usize)) -> Result<Times> {
-    let folder = tempfile::tempdir()?;
+    let dir = tempfile::tempdir()?;
     let settings = Settings {
         executor: Some(ExecutorKind::Jail),
-        data: Some(folder.path().join("data")),
+        data: Some(dir.path().join("data")),
         skill_paths: Some(Vec::new()),
         ..Settings::default()
     };

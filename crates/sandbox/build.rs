@@ -79,7 +79,7 @@ fn build() -> Result<PathBuf> {
     build_in(&sources, &["--locked"])
 }
 
-/// A package from a registry has a manifest without a workspace, and lies in a folder that is not ours to write
+/// A package from a registry has a manifest without a workspace, and lies in a directory that is not ours to write
 /// to. Its copy gets the lock of those who build us, so that it takes the versions that they have.
 fn copy_packaged(sources: &Path) -> Result<PathBuf> {
     let out = out_dir()?;
@@ -87,7 +87,7 @@ fn copy_packaged(sources: &Path) -> Result<PathBuf> {
     if copy.exists() {
         fs::remove_dir_all(&copy)?;
     }
-    copy_folder(sources, &copy)?;
+    copy_dir(sources, &copy)?;
     // Without this, cargo takes the package for a stray member of a workspace above `OUT_DIR`.
     let manifest = fs::read_to_string(sources.join("Cargo.toml"))?;
     fs::write(copy.join("Cargo.toml"), format!("{manifest}\n[workspace]\n"))?;
@@ -98,13 +98,13 @@ fn copy_packaged(sources: &Path) -> Result<PathBuf> {
     Ok(copy)
 }
 
-fn copy_folder(from: &Path, to: &Path) -> Result<()> {
+fn copy_dir(from: &Path, to: &Path) -> Result<()> {
     fs::create_dir_all(to)?;
     for entry in fs::read_dir(from)? {
         let entry = entry?;
         let target = to.join(entry.file_name());
         if entry.file_type()?.is_dir() {
-            copy_folder(&entry.path(), &target)?;
+            copy_dir(&entry.path(), &target)?;
         } else {
             // The content only: a registry's files may be read-only, and the copy is replaced later.
             fs::write(target, fs::read(entry.path())?)?;
@@ -114,31 +114,25 @@ fn copy_folder(from: &Path, to: &Path) -> Result<()> {
 }
 
 fn find_upwards(from: &Path, name: &str) -> Option<PathBuf> {
-    from.ancestors().map(|folder| folder.join(name)).find(|path| path.is_file())
+    from.ancestors().map(|dir| dir.join(name)).find(|path| path.is_file())
 }
 
 /// Runs the nested cargo, first without the network: what the outer build has fetched usually suffices.
 fn build_in(package: &Path, arguments: &[&str]) -> Result<PathBuf> {
     let target = variable("TARGET")?;
-    let folder = out_dir()?.join("guest-target");
-    let offline = cargo(package, &folder, &target, arguments, &["--offline"])?;
+    let dir = out_dir()?.join("guest-target");
+    let offline = cargo(package, &dir, &target, arguments, &["--offline"])?;
     if !offline.status.success() {
-        let online = cargo(package, &folder, &target, arguments, &[])?;
+        let online = cargo(package, &dir, &target, arguments, &[])?;
         if !online.status.success() {
             let said = String::from_utf8_lossy(&online.stderr).into_owned();
             return Err(format!("the nested cargo failed ({}):\n{said}", online.status).into());
         }
     }
-    Ok(folder.join(target).join("release").join("conjure-guest"))
+    Ok(dir.join(target).join("release").join("conjure-guest"))
 }
 
-fn cargo(
-    package: &Path,
-    folder: &Path,
-    target: &OsStr,
-    arguments: &[&str],
-    network: &[&str],
-) -> Result<Output> {
+fn cargo(package: &Path, dir: &Path, target: &OsStr, arguments: &[&str], network: &[&str]) -> Result<Output> {
     let mut command = Command::new(variable("CARGO")?);
     command
         .args(["build", "--release", "--bin", "conjure-guest", "--features", "program", "--target"])
@@ -147,9 +141,9 @@ fn cargo(
         .arg(package.join("Cargo.toml"))
         .args(arguments)
         .args(network)
-        // A folder of its own, for intermediate files too: the outer cargo holds the lock of its own.
-        .env("CARGO_TARGET_DIR", folder)
-        .env("CARGO_BUILD_BUILD_DIR", folder)
+        // A directory of its own, for intermediate files too: the outer cargo holds the lock of its own.
+        .env("CARGO_TARGET_DIR", dir)
+        .env("CARGO_BUILD_BUILD_DIR", dir)
         // It beats every other way to give flags, and the outer cargo sets it: without this the guest came out
         // dynamic. With `--target`, the flags do not reach build scripts and procedural macros.
         .env("CARGO_ENCODED_RUSTFLAGS", "-Ctarget-feature=+crt-static")
@@ -157,7 +151,7 @@ fn cargo(
         .env_remove("RUSTC_WORKSPACE_WRAPPER")
         .env_remove("CARGO_BUILD_TARGET")
         .env("CARGO_INCREMENTAL", "0")
-        // Where `.cargo/config.toml` of those who build us is found, which may name a vendored folder.
+        // Where `.cargo/config.toml` of those who build us is found, which may name a vendored directory.
         .current_dir(out_dir()?);
     for (key, value) in [
         ("OPT_LEVEL", "s"),

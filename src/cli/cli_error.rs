@@ -148,13 +148,14 @@ impl From<RuntimeError> for CliError {
     }
 }
 
-pub(crate) const OTHER_DATA_DIR_HINT: &str = "`--data DIR` names another data folder, as does `CONJURE_DATA`";
+pub(crate) const OTHER_DATA_DIR_HINT: &str =
+    "`--data DIR` names another data directory, as does `CONJURE_DATA`";
 
 /// A hint, if the error itself has none.
 const fn journal_hint(kind: JournalErrorKind) -> Option<&'static str> {
     match kind {
         JournalErrorKind::Corrupt => Some(
-            "put the file back from a backup, or move its folder away: sessions begin anew then, and `sqlite3 FILE \
+            "put the file back from a backup, or move its directory away: sessions begin anew then, and `sqlite3 FILE \
              .recover` may save what was in it",
         ),
         JournalErrorKind::ReadOnly | JournalErrorKind::DiskFull | JournalErrorKind::Io => {
@@ -170,7 +171,7 @@ impl From<SessionError> for CliError {
             SessionError::TakenOver { reason } => Self::internal(format!("another process has the session: {reason}"))
                 .with_hint("wait until it is done with it, or end it"),
             SessionError::Journal { reason } => Self::internal(format!("the session was not recorded: {reason}"))
-                .with_hint("make room in the data folder, then `conjure sessions resume ID`; `--ephemeral` keeps nothing"),
+                .with_hint("make room in the data directory, then `conjure sessions resume ID`; `--ephemeral` keeps nothing"),
             error => Self::internal(error.to_string()),
         }
     }

@@ -26,7 +26,7 @@ pub(crate) const CLEANUP_TIMEOUT: Duration = Duration::from_secs(10);
 /// Whether a session is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Persistence {
-    /// In the data folder.
+    /// In the data directory.
     Persistent,
     /// Until the command ends.
     Ephemeral,
@@ -54,11 +54,11 @@ impl CommandRuntime {
         environment: &ProcessEnv,
         terminal: &Terminal,
     ) -> Result<Self, CliError> {
-        let unusable = match (config.data(), environment.data_folder()) {
+        let unusable = match (config.data(), environment.data_dir()) {
             (None, None) => "neither `XDG_DATA_HOME` nor `HOME` is set".to_owned(),
             (named, usual) => {
-                let folder = named.map(std::path::Path::to_owned).or(usual).unwrap_or_default();
-                let options = without_pools(options(config.clone())).data(folder);
+                let dir = named.map(std::path::Path::to_owned).or(usual).unwrap_or_default();
+                let options = without_pools(options(config.clone())).data(dir);
                 let options =
                     if persistence == Persistence::Persistent { options } else { options.ephemeral() };
                 match Runtime::spawn(options).await {
@@ -70,14 +70,14 @@ impl CommandRuntime {
         };
         let lost = if persistence == Persistence::Persistent { "the session is not kept, and " } else { "" };
         terminal.warning(&format!(
-            "{lost}a temporary folder is used for data (`CONJURE_DATA` names another): {unusable}"
+            "{lost}a temporary directory is used for data (`CONJURE_DATA` names another): {unusable}"
         ));
-        let folder = temporary_data_dir()?;
-        let data = Some(folder.path().to_owned());
+        let dir = temporary_data_dir()?;
+        let data = Some(dir.path().to_owned());
         let config = config.with(Settings { data, ..Settings::default() })?;
         let runtime =
             Runtime::spawn(without_pools(options(config)).ephemeral()).await.map_err(spawn_error)?;
-        Ok(Self::new(runtime, data_args, Persistence::Ephemeral, Some(folder)))
+        Ok(Self::new(runtime, data_args, Persistence::Ephemeral, Some(dir)))
     }
 
     /// A runtime for a command about existing sessions.
@@ -87,22 +87,22 @@ impl CommandRuntime {
         config: &Config,
         environment: &ProcessEnv,
     ) -> Result<Self, CliError> {
-        let usual = environment.data_folder();
-        let Some(folder) = config.data().map(std::path::Path::to_owned).or(usual) else {
+        let usual = environment.data_dir();
+        let Some(dir) = config.data().map(std::path::Path::to_owned).or(usual) else {
             return Err(CliError::usage(
-                "no data folder is known: neither `XDG_DATA_HOME` nor `HOME` is set",
+                "no data directory is known: neither `XDG_DATA_HOME` nor `HOME` is set",
             )
             .with_hint("`--data DIR` names one, as does `CONJURE_DATA`"));
         };
         // A missing directory is not created: its name may be wrong, or there never was a session.
-        if config.data().is_some() && !folder.exists() {
-            let told = format!("the data folder `{}` is not there", printable(&folder.to_string_lossy()));
+        if config.data().is_some() && !dir.exists() {
+            let told = format!("the data directory `{}` is not there", printable(&dir.to_string_lossy()));
             return Err(CliError::usage(told)
                 .with_hint("`--data DIR` names the one that the sessions are in, as does `CONJURE_DATA`"));
         }
         // Sessions have their skills pinned, so the configured skills are not loaded.
         let config = config.with(Settings { skill_paths: Some(Vec::new()), ..Settings::default() })?;
-        let runtime = Runtime::spawn(without_pools(options(config)).data(folder)).await?;
+        let runtime = Runtime::spawn(without_pools(options(config)).data(dir)).await?;
         Ok(Self::new(runtime, data_args, Persistence::Persistent, None))
     }
 
@@ -186,7 +186,7 @@ pub(crate) fn shell_word(text: &str) -> String {
     }
 }
 
-/// The configuration with the data folder of the command line.
+/// The configuration with the data directory of the command line.
 pub(crate) fn with_data_dir(data_args: &DataArgs, config: &Config) -> Result<Config, CliError> {
     Ok(config.with(Settings { data: data_args.data.clone(), ..Settings::default() })?)
 }
@@ -194,9 +194,9 @@ pub(crate) fn with_data_dir(data_args: &DataArgs, config: &Config) -> Result<Con
 /// Creates the configured data directory, for a command that may come before the first session.
 #[cfg(any(feature = "mcp", feature = "serve"))]
 pub(crate) fn create_data_dir(config: &Config) -> Result<(), CliError> {
-    let Some(folder) = config.data() else { return Ok(()) };
-    std::fs::create_dir_all(folder).map_err(|error| {
-        CliError::usage(format!("the data folder `{}` cannot be made: {error}", folder.display()))
+    let Some(dir) = config.data() else { return Ok(()) };
+    std::fs::create_dir_all(dir).map_err(|error| {
+        CliError::usage(format!("the data directory `{}` cannot be made: {error}", dir.display()))
     })
 }
 
@@ -218,8 +218,9 @@ fn spawn_error(error: RuntimeError) -> CliError {
     let failure = CliError::from(error);
     match &failure.hint {
         Some(hint) if hint != OTHER_DATA_DIR_HINT => failure,
-        _ => failure
-            .with_hint("`--data DIR` names another data folder; `--ephemeral` keeps nothing of the session"),
+        _ => failure.with_hint(
+            "`--data DIR` names another data directory; `--ephemeral` keeps nothing of the session",
+        ),
     }
 }
 
@@ -228,7 +229,7 @@ fn temporary_data_dir() -> Result<TempDir, CliError> {
     let around = std::env::temp_dir();
     tempfile::Builder::new().prefix("conjure-").tempdir_in(&around).map_err(|error| {
         CliError::usage(format!(
-            "no folder can be made in the temporary folder `{}` (TMPDIR names another): {error}",
+            "no directory can be made in the temporary directory `{}` (TMPDIR names another): {error}",
             around.display()
         ))
     })

@@ -18,7 +18,7 @@ use rustix::fs::{FileType, Mode, OFlags, fstat};
 use rustix::io::Errno;
 
 /// Opens a directory itself, and never a link to it.
-const FOLDER: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+const DIR: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 /// Opens an entry itself, of any type.
 const ANYTHING: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
@@ -33,7 +33,7 @@ pub(crate) struct ToolDirs {
     ids: Vec<(u64, u64)>,
 }
 
-/// An open folder.
+/// An open directory.
 #[derive(Debug)]
 pub(crate) struct OpenDir {
     pub(crate) handle: OwnedFd,
@@ -45,7 +45,7 @@ pub(crate) struct OpenDir {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DestinationError {
     /// The entry is a link that a tool may have created.
-    #[error("`{}` is a link in a folder that tools write to, or wrote to in an earlier session, so it is not followed; name what is meant by its own path", at.display())]
+    #[error("`{}` is a link in a directory that tools write to, or wrote to in an earlier session, so it is not followed; name what is meant by its own path", at.display())]
     Link {
         /// The link.
         at: PathBuf,
@@ -67,13 +67,13 @@ impl ToolDirs {
         Self { ids: ids.map(|stat| (stat.st_dev, stat.st_ino)).collect() }
     }
 
-    fn has(&self, folder: &OwnedFd) -> Result<bool, Errno> {
-        let stat = fstat(folder)?;
+    fn has(&self, dir: &OwnedFd) -> Result<bool, Errno> {
+        let stat = fstat(dir)?;
         Ok(self.ids.contains(&(stat.st_dev, stat.st_ino)))
     }
 }
 
-/// Opens a folder, and creates it if it is missing. Blocks.
+/// Opens a directory, and creates it if it is missing. Blocks.
 pub(crate) fn open_dir(path: &Path, tools: &ToolDirs) -> Result<OpenDir, DestinationError> {
     let mut walk = PathWalk::new(path, tools)?;
     while let Some(name) = walk.next() {
@@ -84,7 +84,7 @@ pub(crate) fn open_dir(path: &Path, tools: &ToolDirs) -> Result<OpenDir, Destina
             EntryKind::Other => return Err(walk.failed(&name, Errno::NOTDIR)),
         }
     }
-    Ok(walk.into_folder())
+    Ok(walk.into_dir())
 }
 
 /// Opens the parent directory of a file, which need not exist. Follows links, and returns the resulting parent and the file's name in it.
@@ -95,7 +95,7 @@ pub(crate) fn open_parent(path: &Path, tools: &ToolDirs) -> Result<(OpenDir, OsS
         let is_last = walk.pending.is_empty();
         match walk.inspect(&name)? {
             EntryKind::Link(target) => walk.follow(&name, &target)?,
-            _ if is_last => return Ok((walk.into_folder(), name)),
+            _ if is_last => return Ok((walk.into_dir(), name)),
             EntryKind::Dir(handle) => walk.enter(&name, handle)?,
             EntryKind::Nothing => return Err(walk.failed(&name, Errno::NOENT)),
             EntryKind::Other => return Err(walk.failed(&name, Errno::NOTDIR)),
@@ -108,22 +108,22 @@ pub(crate) fn open_parent(path: &Path, tools: &ToolDirs) -> Result<(OpenDir, OsS
 /// device may have effects. Blocks.
 pub(crate) fn open_file(path: &Path, tools: &ToolDirs) -> Result<File, DestinationError> {
     let failed = |errno: Errno| DestinationError::Failed { at: path.to_owned(), source: errno.into() };
-    let (folder, name) = open_parent(path, tools).map_err(|error| match error {
+    let (dir, name) = open_parent(path, tools).map_err(|error| match error {
         DestinationError::Failed { source, .. } => DestinationError::Failed { at: path.to_owned(), source },
         link @ DestinationError::Link { .. } => link,
     })?;
     let inspected =
-        File::from(rustix::fs::openat(&folder.handle, &name, ANYTHING, Mode::empty()).map_err(failed)?);
+        File::from(rustix::fs::openat(&dir.handle, &name, ANYTHING, Mode::empty()).map_err(failed)?);
     if FileType::from_raw_mode(fstat(&inspected).map_err(failed)?.st_mode) != FileType::RegularFile {
         return Ok(inspected);
     }
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    rustix::fs::openat(&folder.handle, &name, flags, Mode::empty()).map(File::from).map_err(failed)
+    rustix::fs::openat(&dir.handle, &name, flags, Mode::empty()).map(File::from).map_err(failed)
 }
 
 /// The path of a file without links. Blocks.
 pub(crate) fn real_path(path: &Path, tools: &ToolDirs) -> Result<PathBuf, DestinationError> {
-    open_parent(path, tools).map(|(folder, name)| folder.path.join(name))
+    open_parent(path, tools).map(|(dir, name)| dir.path.join(name))
 }
 
 /// The kind of an entry.
@@ -145,11 +145,11 @@ struct PathWalk<'t> {
 }
 
 struct Step {
-    folder: OpenDir,
+    dir: OpenDir,
     writer: Writer,
 }
 
-/// Who may have created the entries of a folder.
+/// Who may have created the entries of a directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Writer {
     People,
@@ -160,9 +160,9 @@ impl<'t> PathWalk<'t> {
     fn new(path: &Path, tools: &'t ToolDirs) -> Result<Self, DestinationError> {
         let failed = |source: io::Error| DestinationError::Failed { at: path.to_owned(), source };
         let absolute = std::path::absolute(path).map_err(failed)?;
-        let handle = rustix::fs::open("/", FOLDER, Mode::empty()).map_err(|errno| failed(errno.into()))?;
+        let handle = rustix::fs::open("/", DIR, Mode::empty()).map_err(|errno| failed(errno.into()))?;
         let writer = writer_in(tools, &handle, Writer::People).map_err(|errno| failed(errno.into()))?;
-        let root = Step { folder: OpenDir { handle, path: PathBuf::from("/") }, writer };
+        let root = Step { dir: OpenDir { handle, path: PathBuf::from("/") }, writer };
         let mut walk = Self { tools, root, steps: Vec::new(), pending: VecDeque::new(), links: 0 };
         walk.prepend(&absolute);
         Ok(walk)
@@ -184,8 +184,8 @@ impl<'t> PathWalk<'t> {
     }
 
     fn inspect(&self, name: &OsStr) -> Result<EntryKind, DestinationError> {
-        let here = &self.here().folder.handle;
-        let looked = match rustix::fs::openat(here, name, FOLDER, Mode::empty()) {
+        let here = &self.here().dir.handle;
+        let looked = match rustix::fs::openat(here, name, DIR, Mode::empty()) {
             Ok(handle) => return Ok(EntryKind::Dir(handle)),
             Err(Errno::NOENT) => return Ok(EntryKind::Nothing),
             Err(Errno::NOTDIR | Errno::LOOP) => rustix::fs::openat(here, name, ANYTHING, Mode::empty()),
@@ -206,16 +206,16 @@ impl<'t> PathWalk<'t> {
     fn enter(&mut self, name: &OsStr, handle: OwnedFd) -> Result<(), DestinationError> {
         let writer = writer_in(self.tools, &handle, self.here().writer);
         let writer = writer.map_err(|errno| self.failed(name, errno))?;
-        let path = self.here().folder.path.join(name);
-        self.steps.push(Step { folder: OpenDir { handle, path }, writer });
+        let path = self.here().dir.path.join(name);
+        self.steps.push(Step { dir: OpenDir { handle, path }, writer });
         Ok(())
     }
 
     fn make(&mut self, name: &OsStr) -> Result<(), DestinationError> {
-        let here = &self.here().folder.handle;
+        let here = &self.here().dir.handle;
         let made = match rustix::fs::mkdirat(here, name, Mode::from_raw_mode(0o777)) {
             // Another process may have created the directory first.
-            Ok(()) | Err(Errno::EXIST) => rustix::fs::openat(here, name, FOLDER, Mode::empty()),
+            Ok(()) | Err(Errno::EXIST) => rustix::fs::openat(here, name, DIR, Mode::empty()),
             Err(errno) => Err(errno),
         };
         let made = made.map_err(|errno| self.failed(name, errno))?;
@@ -224,7 +224,7 @@ impl<'t> PathWalk<'t> {
 
     fn follow(&mut self, name: &OsStr, target: &Path) -> Result<(), DestinationError> {
         if self.here().writer == Writer::Tools {
-            return Err(DestinationError::Link { at: self.here().folder.path.join(name) });
+            return Err(DestinationError::Link { at: self.here().dir.path.join(name) });
         }
         self.links += 1;
         if self.links > MAX_LINKS {
@@ -248,17 +248,17 @@ impl<'t> PathWalk<'t> {
     }
 
     fn failed(&self, name: &OsStr, errno: Errno) -> DestinationError {
-        DestinationError::Failed { at: self.here().folder.path.join(name), source: errno.into() }
+        DestinationError::Failed { at: self.here().dir.path.join(name), source: errno.into() }
     }
 
-    fn into_folder(mut self) -> OpenDir {
-        self.steps.pop().unwrap_or(self.root).folder
+    fn into_dir(mut self) -> OpenDir {
+        self.steps.pop().unwrap_or(self.root).dir
     }
 }
 
-/// Who may have created the entries of this folder, given those of its parent.
-fn writer_in(tools: &ToolDirs, folder: &OwnedFd, around: Writer) -> Result<Writer, Errno> {
-    Ok(if around == Writer::Tools || tools.has(folder)? { Writer::Tools } else { Writer::People })
+/// Who may have created the entries of this directory, given those of its parent.
+fn writer_in(tools: &ToolDirs, dir: &OwnedFd, around: Writer) -> Result<Writer, Errno> {
+    Ok(if around == Writer::Tools || tools.has(dir)? { Writer::Tools } else { Writer::People })
 }
 
 #[cfg(test)]
@@ -275,14 +275,14 @@ mod tests {
         fs::write(top.join("own/there"), "mine").unwrap();
         symlink("own/there", top.join("link")).unwrap();
         symlink("../own/there", top.join("work/planted")).unwrap();
-        symlink("../own", top.join("work/folder")).unwrap();
+        symlink("../own", top.join("work/directory")).unwrap();
         let mut text = String::new();
         open_file(&top.join("link"), &tools).unwrap().read_to_string(&mut text).unwrap();
         assert_eq!(
             (text.as_str(), real_path(&top.join("link"), &tools).unwrap()),
             ("mine", top.join("own/there"))
         );
-        for given in ["work/planted", "work/folder/there"] {
+        for given in ["work/planted", "work/directory/there"] {
             let error = open_file(&top.join(given), &tools).unwrap_err();
             assert!(matches!(error, DestinationError::Link { .. }), "{given}: {error}");
             assert!(real_path(&top.join(given), &tools).is_err(), "{given}");
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn folders_are_made_and_links_of_the_users_are_followed() {
+    fn directories_are_made_and_links_of_the_users_are_followed() {
         let (_temp, top, tools) = fixture();
         symlink(top.join("own"), top.join("link")).unwrap();
         symlink("../link/../work", top.join("own/to-work")).unwrap();
@@ -350,8 +350,8 @@ mod tests {
         fs::write(top.join("own/there"), "").unwrap();
         symlink("own/there", top.join("link")).unwrap();
         for (given, expected) in [("own/new", "own/new"), ("link", "own/there"), ("work/new", "work/new")] {
-            let (folder, name) = open_parent(&top.join(given), &tools).unwrap();
-            assert_eq!(folder.path.join(name), top.join(expected), "{given}");
+            let (dir, name) = open_parent(&top.join(given), &tools).unwrap();
+            assert_eq!(dir.path.join(name), top.join(expected), "{given}");
         }
         assert!(!top.join("own/new").exists());
         for given in ["none/new", "own/there/new", "own/.."] {

@@ -1,6 +1,6 @@
 //! Conformance with the format's reference implementation, PyPI `skills-ref`.
 //!
-//! Fixtures, fixed and random, are written to a folder; one Python process tells what the reference makes of all of
+//! Fixtures, fixed and random, are written to a directory; one Python process tells what the reference makes of all of
 //! them; then verdict, messages, properties and prompt are compared with ours, fixture by fixture. Where the two may
 //! differ is a closed list with reasons, [`DIFFERENCES`].
 //!
@@ -45,10 +45,10 @@ with open(sys.argv[1], encoding="utf-8") as paths, open(sys.argv[2], "w", encodi
         }) + "\n")
 "#;
 
-/// One skill folder.
+/// One skill directory.
 #[derive(Debug, Clone)]
 pub(crate) struct Fixture {
-    pub(crate) folder: String,
+    pub(crate) dir: String,
     pub(crate) file: &'static str,
     pub(crate) content: Vec<u8>,
 }
@@ -249,15 +249,15 @@ fn skills_are_judged_and_shown_as_by_the_reference() {
         .extend((0..count).map(|index| generator::fixture(seed.wrapping_mul(1_000_003).wrapping_add(index))));
 
     let temp = tempfile::tempdir().unwrap();
-    let folders = write(&fixtures, temp.path());
-    let references = ask(&python, &folders, temp.path());
+    let dirs = write(&fixtures, temp.path());
+    let references = ask(&python, &dirs, temp.path());
     assert_eq!(references.len(), fixtures.len());
 
     let (mut valid, mut agreed) = (0, 0);
     let mut differing: BTreeMap<&str, u32> = BTreeMap::new();
     let mut unlisted = Vec::new();
-    for ((fixture, folder), reference) in fixtures.iter().zip(&folders).zip(&references) {
-        let actual = judge(folder);
+    for ((fixture, dir), reference) in fixtures.iter().zip(&dirs).zip(&references) {
+        let actual = judge(dir);
         let case = Case { text: std::str::from_utf8(&fixture.content).ok(), reference, ours: &actual };
         valid += u32::from(reference.errors.value.as_ref().is_some_and(Vec::is_empty));
         let aspects = compare(&case);
@@ -270,7 +270,7 @@ fn skills_are_judged_and_shown_as_by_the_reference() {
                 Some(difference) => *differing.entry(difference.name).or_default() += 1,
                 None => unlisted.push(format!(
                     "{aspect:?} of {:?} in {:?}:\n  {reference:?}\n  {actual:?}",
-                    case.text, fixture.folder
+                    case.text, fixture.dir
                 )),
             }
         }
@@ -294,19 +294,19 @@ fn skills_are_judged_and_shown_as_by_the_reference() {
 #[test]
 fn each_known_defect_of_the_reference_is_avoided() {
     let temp = tempfile::tempdir().unwrap();
-    let folder = temp.path().join("good");
-    fs::create_dir(&folder).unwrap();
+    let dir = temp.path().join("good");
+    fs::create_dir(&dir).unwrap();
     let check = |content: &[u8], expected: &[RuleId]| {
-        fs::write(folder.join("SKILL.md"), content).unwrap();
-        let rules: Vec<_> = validate(&folder, Mode::Strict).iter().map(Diagnostic::rule).collect();
+        fs::write(dir.join("SKILL.md"), content).unwrap();
+        let rules: Vec<_> = validate(&dir, Mode::Strict).iter().map(Diagnostic::rule).collect();
         assert_eq!(rules, expected, "{:?}", String::from_utf8_lossy(content));
     };
     // The reference cuts at the inner hyphens, and passes.
     check(b"---\nname: good\ndescription: a --- b\n---\n", &[]);
-    assert_eq!(Skill::load(&folder, Mode::Strict).unwrap().description(), "a --- b");
+    assert_eq!(Skill::load(&dir, Mode::Strict).unwrap().description(), "a --- b");
     // There the directory's name is empty to the reference.
-    let dot = folder.join("sub").join("..");
-    fs::create_dir(folder.join("sub")).unwrap();
+    let dot = dir.join("sub").join("..");
+    fs::create_dir(dir.join("sub")).unwrap();
     assert_eq!(validate(dot, Mode::Strict), []);
     // There the reference ends in a traceback.
     check(b"---\nname: good\ndescription: \xff\n---\n", &[RuleId::NotUtf8]);
@@ -317,10 +317,10 @@ fn each_known_defect_of_the_reference_is_avoided() {
 
 /// Our side of a comparison. What the reference shows of a skill that it finds invalid is compared with what we show of
 /// it when we load it leniently, as it does.
-fn judge(folder: &Path) -> OwnResult {
-    let findings = validate(folder, Mode::Strict);
+fn judge(dir: &Path) -> OwnResult {
+    let findings = validate(dir, Mode::Strict);
     let mode = if findings.iter().any(Diagnostic::is_error) { Mode::Lenient } else { Mode::Strict };
-    let skill = Skill::load(folder, mode).ok();
+    let skill = Skill::load(dir, mode).ok();
     OwnResult {
         findings,
         properties: skill.as_ref().map(|skill| skill.properties().to_json()),
@@ -328,23 +328,23 @@ fn judge(folder: &Path) -> OwnResult {
     }
 }
 
-/// Writes each fixture into a folder of its own; the paths are absolute and resolved.
+/// Writes each fixture into a directory of its own; the paths are absolute and resolved.
 fn write(fixtures: &[Fixture], root: &Path) -> Vec<PathBuf> {
     let root = root.canonicalize().unwrap();
     let write = |(index, fixture): (usize, &Fixture)| {
-        let folder = root.join(index.to_string()).join(&fixture.folder);
-        fs::create_dir_all(&folder).unwrap();
-        fs::write(folder.join(fixture.file), &fixture.content).unwrap();
-        folder
+        let dir = root.join(index.to_string()).join(&fixture.dir);
+        fs::create_dir_all(&dir).unwrap();
+        fs::write(dir.join(fixture.file), &fixture.content).unwrap();
+        dir
     };
     fixtures.iter().enumerate().map(write).collect()
 }
 
 /// The reference's results for all directories.
-fn ask(python: &str, folders: &[PathBuf], root: &Path) -> Vec<ReferenceResult> {
+fn ask(python: &str, dirs: &[PathBuf], root: &Path) -> Vec<ReferenceResult> {
     let (script, paths, answers) = (root.join("oracle.py"), root.join("paths"), root.join("answers"));
     fs::write(&script, ORACLE).unwrap();
-    let lines: Vec<_> = folders.iter().map(|folder| serde_json::to_string(folder).unwrap()).collect();
+    let lines: Vec<_> = dirs.iter().map(|dir| serde_json::to_string(dir).unwrap()).collect();
     fs::write(&paths, lines.join("\n")).unwrap();
     let output = command(python).arg(&script).arg(&paths).arg(&answers).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

@@ -48,9 +48,9 @@ async fn open(config: &Config) {
 
 #[tokio::test]
 async fn the_sessions_of_a_configuration_look_for_the_engine_once() {
-    let folder = tempfile::tempdir().unwrap();
-    let address = |name: &str| Some(format!("unix://{}", folder.path().join(name).display()));
-    let (one, other) = ["one", "other"].map(|name| engine_without_images(&folder.path().join(name))).into();
+    let dir = tempfile::tempdir().unwrap();
+    let address = |name: &str| Some(format!("unix://{}", dir.path().join(name).display()));
+    let (one, other) = ["one", "other"].map(|name| engine_without_images(&dir.path().join(name))).into();
     let docker =
         Settings { executor: Some(ExecutorKind::Docker), engine: address("one"), ..Settings::default() };
     let config = Config::default().with(docker).unwrap();

@@ -120,8 +120,8 @@ fn keys_and_variables_are_documented() {
 
 /// Each kind of event with the first sentence that its declaration says of it, in the order of the declarations.
 fn event_kinds() -> Vec<(String, String)> {
-    let folder = root().join("crates/conversation/src/session_event");
-    let source: String = fs::read_dir(folder)
+    let dir = root().join("crates/conversation/src/session_event");
+    let source: String = fs::read_dir(dir)
         .unwrap()
         .map(|entry| fs::read_to_string(entry.unwrap().path()).unwrap())
         .filter(|text| text.contains("pub enum SessionEventKind"))
@@ -195,8 +195,8 @@ fn every_metric_is_documented() {
 
 #[test]
 fn configuration_files_are_read() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("config.toml");
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("config.toml");
     let mut count = 0;
     for (path, text) in pages() {
         for (line, block) in blocks(&text, "toml") {
@@ -205,7 +205,7 @@ fn configuration_files_are_read() {
                 .arg("--config")
                 .arg(&file)
                 .args(["skills", "list"])
-                .env("HOME", folder.path())
+                .env("HOME", dir.path())
                 .output()
                 .unwrap();
             let error = String::from_utf8_lossy(&output.stderr);
@@ -220,8 +220,8 @@ fn configuration_files_are_read() {
 fn manifests_are_read() {
     for (path, text) in pages() {
         for (line, block) in blocks(&text, "yaml") {
-            let folder = tempfile::tempdir().unwrap();
-            let skill = folder.path().join("example");
+            let dir = tempfile::tempdir().unwrap();
+            let skill = dir.path().join("example");
             fs::create_dir(&skill).unwrap();
             fs::write(skill.join("SKILL.md"), "---\nname: example\ndescription: An example.\n---\nText.\n")
                 .unwrap();
@@ -270,11 +270,10 @@ fn check_cargo(location: &str, text: &[&str]) {
     let package = value("-p").map_or(root().to_owned(), |package| {
         root().join("crates").join(package.strip_prefix("conjure-").unwrap_or(package))
     });
-    for (option, folder) in [("--example", "examples"), ("--bench", "benches")] {
+    for (option, dir) in [("--example", "examples"), ("--bench", "benches")] {
         let Some(name) = value(option).filter(|name| **name != "NAME") else { continue };
-        let folder = package.join(folder);
-        let is_there =
-            folder.join(format!("{name}.rs")).exists() || folder.join(name).join("main.rs").exists();
+        let dir = package.join(dir);
+        let is_there = dir.join(format!("{name}.rs")).exists() || dir.join(name).join("main.rs").exists();
         assert!(is_there, "{location}: there is no {option} {name}");
     }
 }
@@ -366,7 +365,7 @@ fn paths_of_the_code_exist() {
         for name in text.split('`').skip(1).step_by(2) {
             let is_path = ["src/", "actors/", "crates/", "tests/", "docs/", "benches/", "examples/"]
                 .iter()
-                .any(|folder| name.starts_with(folder));
+                .any(|dir| name.starts_with(dir));
             if !is_path || name.contains(|c: char| c.is_whitespace() || matches!(c, '*' | '{' | '<')) {
                 continue;
             }

@@ -70,7 +70,7 @@ fn skills_are_loaded_and_read() {
     let unknown = find_skill(&skills, "nothing").unwrap_err();
     assert_eq!(unknown.to_string(), "skill `nothing` not found");
     assert!(unknown.hint().unwrap().contains("sales-report"));
-    assert_eq!(kind(load("no/such/folder").unwrap_err()), ErrorKind::FileNotFound);
+    assert_eq!(kind(load("no/such/directory").unwrap_err()), ErrorKind::FileNotFound);
 }
 
 #[test]
@@ -98,9 +98,9 @@ fn a_context_is_private_and_allows_configured_tools_only() {
 fn a_session_has_one_skill_per_name() {
     let other = tempfile::tempdir().unwrap();
     let first = skills().remove(0);
-    let folder = other.path().join(first.name().as_str());
-    std::fs::create_dir(&folder).unwrap();
-    std::fs::copy(first.root_dir().join("SKILL.md"), folder.join("SKILL.md")).unwrap();
+    let dir = other.path().join(first.name().as_str());
+    std::fs::create_dir(&dir).unwrap();
+    std::fs::copy(first.root_dir().join("SKILL.md"), dir.join("SKILL.md")).unwrap();
     let second = load(other.path()).unwrap().skills.remove(0);
     let twice = [first.clone(), first.clone()];
     let context = create_context(&twice, &local(), ContextOptions::default()).unwrap();

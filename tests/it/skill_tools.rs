@@ -97,10 +97,10 @@ fn active(request: &Request) -> Option<&str> {
 
 /// A skill with these files.
 fn write(host: &Fixture, name: &str, body: &str, files: &[(&str, &str)]) {
-    let folder = host.skill(name);
+    let dir = host.skill(name);
     let text = format!("---\nname: {name}\ndescription: About {name}.\n---\n{body}\n");
     for (path, content) in files.iter().copied().chain([("SKILL.md", text.as_str())]) {
-        let path = folder.join(path);
+        let path = dir.join(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, content).unwrap();
     }
@@ -272,7 +272,7 @@ async fn invalid_input_is_reported_and_changes_nothing() {
         "the skill `beta` is not loaded",
     )
     .await;
-    check(run(json!({"path": "../beta/SKILL.md"})), "leads out of the skill's folder").await;
+    check(run(json!({"path": "../beta/SKILL.md"})), "leads out of the skill's directory").await;
     check(run(json!({"path": "/bin/sh"})), "is absolute").await;
     check(run(json!({"path": "scripts/run.xyz"})), "needs `no-such-interpreter`, and the sandbox has none")
         .await;
@@ -294,7 +294,7 @@ async fn invalid_input_is_reported_and_changes_nothing() {
     runtime.shutdown(soon()).await.unwrap();
 }
 
-/// The folders of several public authors' skills: code in packages, references under another name, themes, files in the root.
+/// The directories of several public authors' skills: code in packages, references under another name, themes, files in the root.
 #[tokio::test]
 async fn skills_of_many_layouts_load_and_run() {
     if !test_support::has_user_namespaces() {

@@ -65,10 +65,10 @@ async fn an_embedder_can_count_what_its_tenants_do_and_no_tenant_and_no_model_ma
     }
     let handle = PrometheusBuilder::new().install_recorder().unwrap();
     conjure::metrics::names::describe();
-    let folder = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     let settings = Settings {
         executor: Some(ExecutorKind::Jail),
-        data: Some(folder.path().join("data")),
+        data: Some(dir.path().join("data")),
         skill_paths: Some(Vec::new()),
         ..Settings::default()
     };
@@ -170,9 +170,9 @@ async fn an_embedder_can_count_what_its_tenants_do_and_no_tenant_and_no_model_ma
     say(&acme, "bash_tool true").await;
     until("a spare is ready", ready).await;
     check(r#"conjure_admission_admitted{gate="the sandboxes"}"#, 1.0);
-    let folder = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     let config =
-        config.with(Settings { data: Some(folder.path().join("data")), ..Settings::default() }).unwrap();
+        config.with(Settings { data: Some(dir.path().join("data")), ..Settings::default() }).unwrap();
     let pool = PoolSettings { jail: Some(2), ..PoolSettings::default() };
     let other = Runtime::spawn(RuntimeOptions::from(config).pool(pool).model("echo", model())).await.unwrap();
     let session = other.open(SessionSpec::new(tenant("acme")).without_skills()).await.unwrap();

@@ -7,7 +7,7 @@ use test_support::Python;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use crate::mcp::{files_with, free_port, programs, serve};
-use crate::server::{command, folder, program, script, with_jails};
+use crate::server::{command, dir, program, script, with_jails};
 
 /// The interpreter with the client, if there is one.
 async fn python() -> Option<Python> {
@@ -17,7 +17,7 @@ async fn python() -> Option<Python> {
 
 /// Runs one of our clients with what it is given, against `conjure acp` with these sandboxes and options. The client must end well.
 async fn check(python: &Python, client: &str, given: &[&str], options: &[&str], data: &Path) {
-    let (client, program) = (folder().join("programs").join(client), program());
+    let (client, program) = (dir().join("programs").join(client), program());
     let mut arguments = vec![client.to_str().unwrap()];
     arguments.extend(given);
     arguments.extend([program.to_str().unwrap(), "acp", "--data", data.to_str().unwrap(), "--sandbox"]);

@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-use crate::server::{RunningServer, folder, python};
+use crate::server::{RunningServer, dir, python};
 
 /// How often the server is killed.
 const KILLS: u32 = 200;
@@ -54,9 +54,9 @@ async fn a_killed_server_loses_nothing_and_ends_every_session() {
     let address = server.url().trim_start_matches("http://").to_owned();
     let mut command = python.command();
     let mut client = command
-        .arg(folder().join("programs/killed.py"))
+        .arg(dir().join("programs/killed.py"))
         .arg(server.url())
-        .env("PYTHONPATH", folder().join("programs"))
+        .env("PYTHONPATH", dir().join("programs"))
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .kill_on_drop(true)

@@ -9,7 +9,7 @@ use test_support::Python;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::{Child, Command};
 
-use crate::server::{self, RunningServer, command, folder, program, run_python, with_jails};
+use crate::server::{self, RunningServer, command, dir, program, run_python, with_jails};
 
 /// The interpreter with the SDK and the servers, if there is one.
 pub(crate) async fn python() -> Option<Python> {
@@ -180,8 +180,8 @@ async fn a_server_of_the_previous_revision_writes_only_into_the_workspace() {
     let server = format!("{}/mcp-server-sqlite --db-path", programs(&python).await);
     let inside = format!("db={server} '{}/notes.db'", workspace.display());
     let outside = format!("out={server} '{}/notes.db'", home.display());
-    let folder = workspace.display().to_string();
-    let arguments = ["--sandbox", "jail", "--workspace", &folder, "--mcp", &inside, "--mcp", &outside];
+    let dir = workspace.display().to_string();
+    let arguments = ["--sandbox", "jail", "--workspace", &dir, "--mcp", &inside, "--mcp", &outside];
     let calls = [
         ("mcp__db__create_table", "{query: CREATE TABLE notes (words TEXT)}"),
         ("mcp__db__write_query", "{query: INSERT INTO notes VALUES ('kept')}"),
@@ -215,7 +215,7 @@ fn check(results: &[String]) {
 async fn a_server_of_the_official_sdk_speaks_the_newest_revision() {
     let Some(python) = python().await else { return };
     let home = tempfile::tempdir().unwrap();
-    let server = folder().join("programs/mcp_tools.py");
+    let server = dir().join("programs/mcp_tools.py");
     let server = format!("tools={} '{}'", interpreter(&python).await, server.display());
     check(&run(home.path(), &CALLS, &["--sandbox", "local", "--mcp", &server]).await);
 }
@@ -225,7 +225,7 @@ async fn a_resumed_session_has_the_servers_named_again_by_the_command() {
     let Some(python) = python().await else { return };
     let home = tempfile::tempdir().unwrap();
     let home = home.path();
-    let server = folder().join("programs/mcp_tools.py");
+    let server = dir().join("programs/mcp_tools.py");
     let server = format!("tools={} '{}'", interpreter(&python).await, server.display());
     let first = run_in(home, &CALLS[..1], &["--sandbox", "local", "--mcp", &server]).await;
     assert!(first[0].contains(r#""content":"5""#), "{first:?}");
@@ -263,7 +263,7 @@ pub(crate) async fn serve(python: &Python, port: u16, guard: &[&str]) -> Child {
 
 async fn start(python: &Python, name: &str, port: u16, guard: &[&str]) -> Child {
     let mut command = python.command();
-    command.arg(folder().join("programs").join(name));
+    command.arg(dir().join("programs").join(name));
     command.args(["--port", &port.to_string()]).args(guard).stderr(Stdio::null());
     let child = command.spawn().unwrap();
     while tokio::net::TcpStream::connect(("127.0.0.1", port)).await.is_err() {
@@ -296,9 +296,9 @@ async fn a_server_by_http_wants_its_token() {
 async fn the_official_sdk_is_a_client_of_skills_a_sandbox_and_an_agent() {
     let Some(python) = python().await else { return };
     let home = tempfile::tempdir().unwrap();
-    let client = folder().join("programs/mcp_client.py");
-    let (program, skills) = (program(), folder().join("../../fixtures/skills"));
-    let script = folder().join("scripts/echo.yaml");
+    let client = dir().join("programs/mcp_client.py");
+    let (program, skills) = (program(), dir().join("../../fixtures/skills"));
+    let script = dir().join("scripts/echo.yaml");
     let arguments = [
         client.to_str().unwrap(),
         program.to_str().unwrap(),
@@ -427,10 +427,10 @@ async fn begin_login(data: &str, config: &Path, further: &[&str]) -> (Child, Str
     (login, address)
 }
 
-/// The files beneath a folder that hold these bytes.
-pub(crate) fn files_with(folder: &Path, bytes: &[u8]) -> Vec<std::path::PathBuf> {
+/// The files beneath a directory that hold these bytes.
+pub(crate) fn files_with(dir: &Path, bytes: &[u8]) -> Vec<std::path::PathBuf> {
     let mut found = Vec::new();
-    for entry in std::fs::read_dir(folder).unwrap() {
+    for entry in std::fs::read_dir(dir).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() {
             found.extend(files_with(&path, bytes));

@@ -9,7 +9,7 @@ use tokio::net::TcpStream;
 use tokio::process::Command;
 
 use crate::mcp::{former_python, python, serve_with_private_servers};
-use crate::server::{RunningServer, command, folder, run_python, script, serve};
+use crate::server::{RunningServer, command, dir, run_python, script, serve};
 
 /// A server with the skills of the fixtures and these keys: name, tenant and scope of each.
 async fn start(data: &Path, sandbox: &str, keys: &[(&str, &str)]) -> (RunningServer, Vec<String>) {
@@ -22,7 +22,7 @@ async fn start(data: &Path, sandbox: &str, keys: &[(&str, &str)]) -> (RunningSer
     }
     let mut command = serve(sandbox, data, data);
     command.arg("--script").arg(script("echo.yaml"));
-    command.env("CONJURE_SKILL_PATHS", folder().join("../../fixtures/skills"));
+    command.env("CONJURE_SKILL_PATHS", dir().join("../../fixtures/skills"));
     (RunningServer::spawn(command).await, texts)
 }
 
@@ -67,7 +67,7 @@ async fn an_agent_loads_a_skill_of_its_mcp_server_once_the_client_has_confirmed(
     let version = "import hashlib, sys; sha256 = lambda data: hashlib.sha256(data).hexdigest(); \
         file = sha256(open(sys.argv[1], 'rb').read()); \
         print(sha256(f'skill://minimal-skill/SKILL.md\\nsha256:{file} SKILL.md\\n'.encode()), end='')";
-    let manual = folder().join("../../fixtures/skills/minimal-skill/SKILL.md");
+    let manual = dir().join("../../fixtures/skills/minimal-skill/SKILL.md");
     let version = sdk.run(&["-c", version, manual.to_str().unwrap()], "").await;
     let script = format!(
         "version: 1\nturns:\n  - content: [{{tool_use: {{name: mcp_load_skill, input: {{server: shelf, skill: minimal-skill, version: \"{version}\"}}}}}}]\n  - content: done\n"

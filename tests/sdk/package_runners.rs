@@ -8,7 +8,7 @@ use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::{Child, Command};
 
 use crate::mcp::{programs, run};
-use crate::server::{folder, with_jails};
+use crate::server::{dir, with_jails};
 
 /// The interpreter with `uv`, if there is one.
 async fn uv_python() -> Option<Python> {
@@ -55,8 +55,8 @@ async fn a_server_that_uvx_fetches_works_in_a_jail_and_is_fetched_once() {
     let home = tempfile::tempdir().unwrap();
     let home = home.path();
     let mut command = python.command();
-    command.arg(folder().join("programs/python_index.py")).args([home.join("index"), home.join("asked")]);
-    command.env("PYTHONPATH", folder().join("programs"));
+    command.arg(dir().join("programs/python_index.py")).args([home.join("index"), home.join("asked")]);
+    command.env("PYTHONPATH", dir().join("programs"));
     let (_registry, port) = registry(command).await;
     let server = format!(
         "command = '{}/uvx'\nargs = ['demo-server']\n\
@@ -77,7 +77,7 @@ async fn a_server_that_npx_fetches_works_in_a_jail_and_is_fetched_once() {
     let home = tempfile::tempdir().unwrap();
     let home = home.path();
     let mut command = python.command();
-    command.arg(folder().join("programs/npm_registry.py")).arg(home.join("asked"));
+    command.arg(dir().join("programs/npm_registry.py")).arg(home.join("asked"));
     let (_registry, port) = registry(command).await;
     let server = format!(
         "command = 'npx'\nargs = ['-y', 'demo-server']\n\

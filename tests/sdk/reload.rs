@@ -68,7 +68,7 @@ async fn a_signal_reloads_changeable_settings_and_errors_change_nothing() {
     for mistake in [
         "[serve.models]\none = 1\n",
         "[serve.models]\none = \"ollama:one\"\ntwo = \"unknown-vendor:two\"\n",
-        "[serve.models]\none = \"ollama:one\"\n[serve.skills]\nother = \"no-such-folder\"\n",
+        "[serve.models]\none = \"ollama:one\"\n[serve.skills]\nother = \"no-such-directory\"\n",
         "no TOML",
     ] {
         configure(mistake);

@@ -120,7 +120,7 @@ async fn files_are_uploaded_listed_and_downloaded() {
 }
 
 #[tokio::test]
-async fn skills_are_uploaded_as_folders_and_archives() {
+async fn skills_are_uploaded_as_directories_and_archives() {
     check("echo", "skills.py").await;
 }
 
@@ -128,17 +128,17 @@ async fn skills_are_uploaded_as_folders_and_archives() {
 async fn a_key_has_a_rate_limit_that_metrics_report() {
     let Some(python) = server::python().await else { return };
     let data = tempfile::tempdir().unwrap();
-    let folder = data.path().join("data");
+    let dir = data.path().join("data");
     let config = data.path().join("config.toml");
     std::fs::write(&config, "[serve]\nrequests_per_minute = 120\n").unwrap();
     let key = async |scope: &str| {
         let mut command = server::command();
         command.args(["keys", "create", scope, "--tenant", "acme", "--scope", "read", "--scope", scope]);
-        let output = command.arg("--data").arg(&folder).output().await.unwrap();
+        let output = command.arg("--data").arg(&dir).output().await.unwrap();
         String::from_utf8(output.stdout).unwrap().trim().to_owned()
     };
     let (admin, reader) = (key("admin").await, key("run").await);
-    let mut command = server::serve("local", data.path(), &folder);
+    let mut command = server::serve("local", data.path(), &dir);
     command.arg("--config").arg(&config);
     let server = RunningServer::spawn(command).await;
     run_python(&python, "rate.py", &[server.url(), &admin, &reader]).await;

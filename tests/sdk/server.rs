@@ -20,8 +20,8 @@ pub(crate) async fn python() -> Option<Python> {
     Python::find(VARIABLE, check, "`anthropic` 2.12.0").await
 }
 
-/// The folder of this package.
-pub(crate) fn folder() -> &'static Path {
+/// The directory of this package.
+pub(crate) fn dir() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
@@ -49,7 +49,7 @@ pub(crate) fn command() -> Command {
 pub(crate) fn serve_at(address: &str, sandbox: &str, home: &Path, data: &Path) -> Command {
     let mut command = command();
     command.args(["serve", "--listen", address, "--sandbox", sandbox, "--data"]).arg(data);
-    command.current_dir(folder().join("../..")).env("HOME", home).env_remove("ANTHROPIC_API_KEY");
+    command.current_dir(dir().join("../..")).env("HOME", home).env_remove("ANTHROPIC_API_KEY");
     command
 }
 
@@ -60,7 +60,7 @@ pub(crate) fn serve(sandbox: &str, home: &Path, data: &Path) -> Command {
 
 /// One of our scripts.
 pub(crate) fn script(name: &str) -> PathBuf {
-    folder().join("scripts").join(name)
+    dir().join("scripts").join(name)
 }
 
 /// What a test of jails needs: the interpreter, and a machine that permits jails.
@@ -124,9 +124,9 @@ impl RunningServer {
 
 /// Runs one of our programs. Its standard error is the message of a failure.
 pub(crate) async fn run_python(python: &Python, program: &str, arguments: &[&str]) -> String {
-    let path = folder().join("programs").join(program);
+    let path = dir().join("programs").join(program);
     let mut command = python.command();
-    command.arg(&path).args(arguments).env("PYTHONPATH", folder().join("programs"));
+    command.arg(&path).args(arguments).env("PYTHONPATH", dir().join("programs"));
     let output = tokio::time::timeout(PATIENCE, command.output()).await;
     let output = output.unwrap_or_else(|_| panic!("{program} did not end")).unwrap();
     let (out, error) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));

@@ -60,8 +60,8 @@ fn the_packages_build_with_their_guest_and_run() {
         let archive = packed.join("package").join(format!("{package}-{version}.crate"));
         // With the time of unpacking: those in the archive never change, and cargo would not rebuild.
         succeed(Command::new("tar").arg("-xmzf").arg(archive).arg("-C").arg(fresh.path()));
-        let folder = unpacked.join(format!("{package}-{version}"));
-        patches += &format!("{package} = {{ path = {folder:?} }}\n");
+        let dir = unpacked.join(format!("{package}-{version}"));
+        patches += &format!("{package} = {{ path = {dir:?} }}\n");
     }
     let manifest = format!(
         "[package]\nname = \"consumer\"\nedition = \"2024\"\n[workspace]\n[dependencies]\n\
@@ -87,11 +87,11 @@ fn the_packages_build_with_their_guest_and_run() {
     assert!(!is_written_to.exists(), "the build wrote beside the sources");
 }
 
-/// Makes a folder equal to another one, and touches nothing in it that is.
+/// Makes a directory equal to another one, and touches nothing in it that is.
 fn mirror(from: &Path, to: &Path) {
     fs::create_dir_all(to).unwrap();
-    let names = |folder: &Path| -> BTreeSet<OsString> {
-        fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name()).collect()
+    let names = |dir: &Path| -> BTreeSet<OsString> {
+        fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name()).collect()
     };
     for deleted in names(to).difference(&names(from)).map(|name| to.join(name)) {
         if deleted.is_dir() { fs::remove_dir_all(deleted) } else { fs::remove_file(deleted) }.unwrap();
@@ -112,9 +112,9 @@ fn replace(path: &Path, content: &[u8]) {
     }
 }
 
-fn cargo(folder: &Path) -> Command {
+fn cargo(dir: &Path) -> Command {
     let mut command = Command::new(env!("CARGO"));
-    command.current_dir(folder);
+    command.current_dir(dir);
     // Variables of the outer cargo must not reach this one.
     for (name, _) in std::env::vars_os() {
         if name.to_str().is_some_and(|name| name.starts_with("CARGO_") && name != "CARGO_HOME") {

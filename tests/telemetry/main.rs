@@ -144,14 +144,14 @@ fn model() -> impl Model {
 async fn an_embedder_sees_whose_each_call_was_and_how_it_ended_and_no_content_and_no_secret() {
     let collector = Collector::default();
     let guard = tracing::subscriber::set_default(Registry::default().with(collector.clone()));
-    let folder = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     let settings = Settings {
         executor: Some(if test_support::has_user_namespaces() {
             ExecutorKind::Jail
         } else {
             ExecutorKind::Local
         }),
-        data: Some(folder.path().join("data")),
+        data: Some(dir.path().join("data")),
         skill_paths: Some(Vec::new()),
         // Far more than the calls need that end by themselves.
         tool_timeout: Some(Duration::from_secs(10)),
@@ -255,8 +255,8 @@ fn runs_the_script() -> impl Model {
 async fn an_embedder_sees_no_sensitive_input_and_no_sensitive_variable() {
     let collector = Collector::default();
     let guard = tracing::subscriber::set_default(Registry::default().with(collector.clone()));
-    let folder = tempfile::tempdir().unwrap();
-    let skill = folder.path().join("skills/greeting");
+    let dir = tempfile::tempdir().unwrap();
+    let skill = dir.path().join("skills/greeting");
     std::fs::create_dir_all(skill.join("scripts")).unwrap();
     for (path, text) in [
         ("SKILL.md", "---\nname: greeting\ndescription: Greets people.\n---\nRun the script.\n"),
@@ -278,8 +278,8 @@ async fn an_embedder_sees_no_sensitive_input_and_no_sensitive_variable() {
         } else {
             ExecutorKind::Local
         }),
-        data: Some(folder.path().join("data")),
-        skill_paths: Some(vec![folder.path().join("skills")]),
+        data: Some(dir.path().join("data")),
+        skill_paths: Some(vec![dir.path().join("skills")]),
         ..Settings::default()
     };
     let config = Config::from_layers(settings, &ProcessEnv::from_process(), None).unwrap();

@@ -82,7 +82,7 @@ async fn many_at_once_have_no_more_than_there_is() {
     let mut sessions = Vec::new();
     for _ in 0..4 {
         let session = runtime.open(spec("acme")).await.unwrap();
-        // Its folders are there.
+        // Its directories are there.
         session
             .artifacts()
             .register("mark", RegistrationSource::content("mark", "text/plain"))

@@ -12,9 +12,9 @@ fn exists(host: &Host, path: &str) -> bool {
     host.data().join(path).exists()
 }
 
-/// How many processes have a working folder or an open file below this one.
-fn users(folder: &Path) -> usize {
-    let folder = folder.canonicalize().unwrap();
+/// How many processes have a working directory or an open file below this one.
+fn users(dir: &Path) -> usize {
+    let dir = dir.canonicalize().unwrap();
     let links = |process: &Path| {
         let files =
             std::fs::read_dir(process.join("fd")).into_iter().flatten().flatten().map(|file| file.path());
@@ -30,7 +30,7 @@ fn users(folder: &Path) -> usize {
         .filter_map(|entry| entry.file_name().into_string().ok());
     let others = names.filter_map(|name| name.parse::<u32>().ok()).filter(|process| *process != own);
     let others = others.map(|process| Path::new("/proc").join(process.to_string()));
-    others.filter(|process| links(process).iter().any(|link| link.starts_with(&folder))).count()
+    others.filter(|process| links(process).iter().any(|link| link.starts_with(&dir))).count()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,4 +1,4 @@
-//! A host with a folder of its own, and a model whose answers use 5,000 tokens each.
+//! A host with a directory of its own, and a model whose answers use 5,000 tokens each.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -63,9 +63,9 @@ pub(crate) fn answer(request: &Request) -> Response {
     }
 }
 
-/// A host: its data folder, which goes with it.
+/// A host: its data directory, which goes with it.
 pub(crate) struct Host {
-    folder: TempDir,
+    dir: TempDir,
     kind: ExecutorKind,
 }
 
@@ -78,11 +78,11 @@ impl Host {
         // Where no jail can be made, the kind that does without.
         let is_possible = kind != ExecutorKind::Jail || test_support::has_user_namespaces();
         let kind = if is_possible { kind } else { ExecutorKind::Local };
-        Self { folder: tempfile::tempdir().unwrap(), kind }
+        Self { dir: tempfile::tempdir().unwrap(), kind }
     }
 
     pub(crate) fn data(&self) -> PathBuf {
-        self.folder.path().join("data")
+        self.dir.path().join("data")
     }
 
     pub(crate) fn config(&self) -> Config {

@@ -143,7 +143,7 @@ async fn a_full_disk_of_a_tenant_refuses_sessions_and_sandboxes_until_there_is_r
     let exceeded = refused(runtime.open(spec("acme")).await);
     assert_eq!((exceeded.quota, exceeded.limit), (Quota::DiskBytes, 2_000_000));
     assert!(exceeded.current > 3_000_000, "{exceeded}");
-    // One that is open gets no sandbox, and is told why; nothing is run in the one that is there. Another tenant has its own folder.
+    // One that is open gets no sandbox, and is told why; nothing is run in the one that is there. Another tenant has its own directory.
     assert!(ask(&other, "$ echo here").await.contains("bytes on the disk"));
     assert!(ask(&session, "$ echo more >> big").await.contains("bytes on the disk"));
     let elsewhere = runtime.open(spec("globex")).await.unwrap();

@@ -1,5 +1,5 @@
 //! Tenants whose sandboxes come from a pool that is nobody's: what a policy says holds of a spare, too, and a tenant's deletion
-//! leaves nothing in the folders of spares, whoever tidies them meanwhile.
+//! leaves nothing in the directories of spares, whoever tidies them meanwhile.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -26,16 +26,16 @@ async fn fill(runtime: &Runtime) {
 
 /// What spares have on the disk, by name.
 fn places(host: &Host) -> Vec<PathBuf> {
-    let folders = ["sandboxes", "workspaces"].map(|name| host.data().join("pool").join(name));
-    let entries = folders.iter().filter_map(|folder| fs::read_dir(folder).ok()).flatten();
+    let dirs = ["sandboxes", "workspaces"].map(|name| host.data().join("pool").join(name));
+    let entries = dirs.iter().filter_map(|dir| fs::read_dir(dir).ok()).flatten();
     let mut places: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
     places.sort();
     places
 }
 
-/// Whether a file below this folder holds these words.
-fn holds(folder: &Path, words: &str) -> bool {
-    fs::read_dir(folder).into_iter().flatten().flatten().any(|entry| {
+/// Whether a file below this directory holds these words.
+fn holds(dir: &Path, words: &str) -> bool {
+    fs::read_dir(dir).into_iter().flatten().flatten().any(|entry| {
         let is = |kind: fn(&fs::FileType) -> bool| entry.file_type().is_ok_and(|found| kind(&found));
         let path = entry.path();
         (is(fs::FileType::is_dir) && holds(&path, words))
@@ -146,9 +146,9 @@ async fn nothing_of_a_deleted_tenant_is_left_of_the_warm_sandboxes_that_it_took(
     assert_eq!(places(&host), [""; 0].map(PathBuf::from));
 }
 
-/// Chores of the tenants' folders make none, and touch none of a tenant that is being deleted.
+/// Chores of the tenants' directories make none, and touch none of a tenant that is being deleted.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_tidies_makes_no_folder_of_a_tenant_that_goes() {
+async fn who_tidies_makes_no_directory_of_a_tenant_that_goes() {
     if !test_support::has_user_namespaces() {
         return;
     }
@@ -156,29 +156,29 @@ async fn who_tidies_makes_no_folder_of_a_tenant_that_goes() {
     let runtime = host.start(host.options()).await;
     runtime.open(spec("globex")).await.unwrap();
     // As another process has them while it deletes a tenant.
-    let (folder, note) = (host.data().join("tenants/acme"), host.data().join("deleting/acme"));
-    fs::create_dir_all(folder.join("pending")).unwrap();
-    fs::write(folder.join("pending").join(conjure::SessionId::random().unwrap().stored_name()), "").unwrap();
+    let (dir, note) = (host.data().join("tenants/acme"), host.data().join("deleting/acme"));
+    fs::create_dir_all(dir.join("pending")).unwrap();
+    fs::write(dir.join("pending").join(conjure::SessionId::random().unwrap().stored_name()), "").unwrap();
     fs::create_dir_all(host.data().join("deleting")).unwrap();
     fs::write(&note, "").unwrap();
-    assert_eq!(runtime.maintenance().run("folders", soon()).await, Ok(1));
-    assert_eq!(fs::read_dir(&folder).unwrap().count(), 1, "nothing was made beside what was left");
-    assert_eq!(fs::read_dir(folder.join("pending")).unwrap().count(), 1);
+    assert_eq!(runtime.maintenance().run("directories", soon()).await, Ok(1));
+    assert_eq!(fs::read_dir(&dir).unwrap().count(), 1, "nothing was made beside what was left");
+    assert_eq!(fs::read_dir(dir.join("pending")).unwrap().count(), 1);
     fs::remove_file(&note).unwrap();
-    assert_eq!(runtime.maintenance().run("folders", soon()).await, Ok(2));
-    assert_eq!(fs::read_dir(folder.join("pending")).unwrap().count(), 0);
+    assert_eq!(runtime.maintenance().run("directories", soon()).await, Ok(2));
+    assert_eq!(fs::read_dir(dir.join("pending")).unwrap().count(), 0);
 
     for round in 0..20 {
         let session = runtime.open(spec("acme")).await.unwrap();
         let tidying = async {
             for _ in 0..5 {
-                runtime.maintenance().run("folders", soon()).await.unwrap();
+                runtime.maintenance().run("directories", soon()).await.unwrap();
             }
         };
         let (deleted, ()) = join(runtime.delete_tenant(&tenant("acme")), tidying).await;
         deleted.unwrap();
         drop(session);
-        assert!(!folder.exists(), "round {round}");
+        assert!(!dir.exists(), "round {round}");
     }
     runtime.shutdown(soon()).await.unwrap();
 }

@@ -15,7 +15,7 @@ on_every_wire!(a_session_moves_to_each_other_wire_and_back);
 struct Services {
     services: Vec<TestService>,
     runtime: Runtime,
-    // Its folder is in use until the runtime has ended.
+    // Its directory is in use until the runtime has ended.
     _host: Host,
 }
 

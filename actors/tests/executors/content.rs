@@ -64,8 +64,8 @@ async fn installed_content_is_installed_again() {
     if !test_support::has_user_namespaces() {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
-    let data = DataDir::open(folder.path()).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let data = DataDir::open(dir.path()).unwrap();
     let digest = data.store().insert_bytes(b"an artifact\n", FileMode::Plain).unwrap().digest;
     let provision =
         ContentItem::file(ContentDir::Artifacts, "notes.txt", data.store(), digest, FileMode::Plain);
@@ -85,8 +85,8 @@ async fn removed_content_is_not_installed_again() {
     if !test_support::has_user_namespaces() {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
-    let data = DataDir::open(folder.path()).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let data = DataDir::open(dir.path()).unwrap();
     let file = |name: &str, text: &str| {
         let digest = data.store().insert_bytes(text.as_bytes(), FileMode::Plain).unwrap().digest;
         ContentItem::file(ContentDir::Artifacts, name, data.store(), digest, FileMode::Plain)
@@ -118,8 +118,8 @@ async fn removed_content_is_not_installed_again() {
 }
 
 async fn the_artifacts_of_a_session_are_in_every_sandbox_of_it(kind: Kind) {
-    let folder = tempfile::tempdir().unwrap();
-    let data = DataDir::open(folder.path()).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let data = DataDir::open(dir.path()).unwrap();
     let new_content = |name: &str, text: &str| {
         let stored = data.store().insert_bytes(text.as_bytes(), FileMode::Plain).unwrap();
         let content = ArtifactContent { digest: stored.digest, size: stored.size };

@@ -39,12 +39,12 @@ async fn panics_are_contained() {
 
 #[test]
 fn a_build_that_aborts_on_panic_is_refused() {
-    let folder = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     let compile = |panic: &str| {
         #[expect(clippy::disallowed_methods, reason = "asks the compiler whether it refuses")]
         std::process::Command::new("rustc")
             .args(["--edition=2024", "--crate-type=lib", "--emit=metadata", "-C", panic, "--out-dir"])
-            .arg(folder.path())
+            .arg(dir.path())
             .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/src/supervision/running/unwind.rs"))
             .output()
             .unwrap()

@@ -32,7 +32,7 @@ async fn skills_that_come_and_go_are_noticed() {
     let fixture = Fixture::new().await;
     fixture.write("a", "a");
     fixture.register().await;
-    // In a folder that was not there, with all that is in it at once.
+    // In a directory that was not there, with all that is in it at once.
     write(&fixture.scope().join("group/deep"), "b", "b");
     fixture.until_described(&["a", "b"]).await;
     // And in that one, which is watched by now.
@@ -75,7 +75,7 @@ async fn a_scope_that_appears_goes_and_comes_again_is_noticed() {
     assert_eq!(fixture.descriptions(), [""; 0]);
     write(&scope, "pdf", "appeared");
     fixture.until_described(&["appeared"]).await;
-    // With a folder above it.
+    // With a directory above it.
     fs::rename(fixture.around.path().join("a"), fixture.around.path().join("z")).unwrap();
     fixture.until_described(&[]).await;
     fs::rename(fixture.around.path().join("z"), fixture.around.path().join("a")).unwrap();

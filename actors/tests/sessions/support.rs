@@ -43,11 +43,11 @@ impl TempDisk {
 
     /// Opens the journal in this directory, any number of times.
     pub(crate) fn sqlite(&self) -> Arc<OpenJournal> {
-        let folder = self.0.path().to_owned();
+        let dir = self.0.path().to_owned();
         Arc::new(move || {
-            let folder = folder.clone();
+            let dir = dir.clone();
             Box::pin(async move {
-                let open = tokio::task::spawn_blocking(move || SqliteJournal::open(&folder, patient()));
+                let open = tokio::task::spawn_blocking(move || SqliteJournal::open(&dir, patient()));
                 open.await.unwrap().map(|journal| Arc::new(journal) as Arc<dyn Journal>)
             })
         })

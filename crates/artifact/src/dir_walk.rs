@@ -42,7 +42,7 @@ pub enum WalkCoverage {
 /// Visits the regular files beneath an open directory, with relative path and metadata, in no order. Links are neither followed
 /// nor visited. Blocks.
 pub fn walk(
-    folder: impl AsFd,
+    dir: impl AsFd,
     bounds: WalkBounds,
     visit: impl FnMut(PathBuf, &Statx) -> ControlFlow<()>,
 ) -> WalkCoverage {
@@ -52,7 +52,7 @@ pub fn walk(
         remaining_entries: bounds.entries,
         coverage: WalkCoverage::Complete,
     };
-    walker.walk_dir(folder.as_fd(), Path::new(""), 0);
+    walker.walk_dir(dir.as_fd(), Path::new(""), 0);
     walker.coverage
 }
 
@@ -68,8 +68,8 @@ struct Walker<V> {
 }
 
 impl<V: FnMut(PathBuf, &Statx) -> ControlFlow<()>> Walker<V> {
-    fn walk_dir(&mut self, folder: BorrowedFd<'_>, path: &Path, depth: usize) {
-        let Ok(entries) = Dir::read_from(folder) else { return self.record_unreadable() };
+    fn walk_dir(&mut self, dir: BorrowedFd<'_>, path: &Path, depth: usize) {
+        let Ok(entries) = Dir::read_from(dir) else { return self.record_unreadable() };
         for entry in entries {
             let Ok(entry) = entry else { return self.record_unreadable() };
             let name = entry.file_name();
@@ -84,11 +84,11 @@ impl<V: FnMut(PathBuf, &Statx) -> ControlFlow<()>> Walker<V> {
             let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
             let mask = StatxFlags::BASIC_STATS | StatxFlags::BTIME;
             // The entry was removed meanwhile.
-            let Ok(stat) = rustix::fs::statx(folder, name, flags, mask) else { continue };
+            let Ok(stat) = rustix::fs::statx(dir, name, flags, mask) else { continue };
             let path = path.join(OsStr::from_bytes(name.to_bytes()));
             match FileType::from_raw_mode(stat.stx_mode.into()) {
                 FileType::Directory if depth >= self.depth => self.record_unreadable(),
-                FileType::Directory => match rustix::fs::openat(folder, name, OPEN_DIR, Mode::empty()) {
+                FileType::Directory => match rustix::fs::openat(dir, name, OPEN_DIR, Mode::empty()) {
                     Ok(inner) => self.walk_dir(inner.as_fd(), &path, depth + 1),
                     // It was removed or replaced meanwhile.
                     Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {}

@@ -69,13 +69,13 @@ pub enum ArtifactError {
         name: String,
     },
     /// The path leads out of its directory.
-    #[error("path traversal blocked: `{path}` leads out of its folder")]
+    #[error("path traversal blocked: `{path}` leads out of its directory")]
     PathTraversal {
         /// The path as it was named.
         path: String,
     },
     /// The file is in no allowed directory.
-    #[error("the file of the artifact `{name}` is not beneath an allowed folder")]
+    #[error("the file of the artifact `{name}` is not beneath an allowed directory")]
     PathNotAllowed {
         /// The artifact.
         name: String,

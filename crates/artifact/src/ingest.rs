@@ -258,7 +258,7 @@ impl IngestJob {
         let path = std::path::absolute(&path).unwrap_or(path);
         let file = match &self.options.allowed_dirs {
             None => RegularFile::open(&path, links).map_err(|unopened| self.open_error(unopened))?,
-            Some(folders) => self.open_allowed(&path, folders, links)?,
+            Some(dirs) => self.open_allowed(&path, dirs, links)?,
         };
         let file_name = path.file_name().map(|name| name.to_string_lossy().into_owned());
         let media = self.content_type(None, file_name.as_deref(), || read_head(file.file(), HEAD_BYTES))?;
@@ -301,7 +301,7 @@ impl IngestJob {
     fn open_allowed(
         &self,
         path: &Path,
-        folders: &[PathBuf],
+        dirs: &[PathBuf],
         links: Links,
     ) -> Result<RegularFile, ArtifactError> {
         // Try the path as named, and then the resolved path: a link may lead into an allowed directory, and an allowed directory
@@ -312,15 +312,15 @@ impl IngestJob {
         };
         let mut found = PathRejection::OutsideRoots;
         for path in std::iter::once(path).chain(resolved.as_deref()) {
-            for folder in folders {
-                let folder = std::path::absolute(folder).unwrap_or_else(|_| folder.clone());
-                let resolved = folder.canonicalize().ok().filter(|resolved| *resolved != folder);
-                for folder in std::iter::once(&folder).chain(&resolved) {
-                    let Ok(relative) = path.strip_prefix(folder) else { continue };
+            for dir in dirs {
+                let dir = std::path::absolute(dir).unwrap_or_else(|_| dir.clone());
+                let resolved = dir.canonicalize().ok().filter(|resolved| *resolved != dir);
+                for dir in std::iter::once(&dir).chain(&resolved) {
+                    let Ok(relative) = path.strip_prefix(dir) else { continue };
                     let relative = if relative.as_os_str().is_empty() { Path::new(".") } else { relative };
-                    match DirHandle::open(folder)
+                    match DirHandle::open(dir)
                         .map_err(OpenError::from)
-                        .and_then(|folder| folder.open_file(relative, links))
+                        .and_then(|dir| dir.open_file(relative, links))
                     {
                         Ok(file) => return Ok(file),
                         Err(unopened) => found = found.or(unopened),

@@ -379,7 +379,7 @@ mod tests {
         check("a.svg", b"<svg xmlns='http://www.w3.org/2000/svg'/>", "image/svg+xml");
         check("A.JSON", b"{}", "application/json");
         check("x.npy", b"\x93NUMPY\x01\0v\0", "application/x-npy");
-        check("folder.png/readme", b"words", "text/plain");
+        check("directory.png/readme", b"words", "text/plain");
     }
 
     #[test]

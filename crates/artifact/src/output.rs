@@ -178,8 +178,8 @@ mod tests {
 
     #[tokio::test]
     async fn content_is_stored_completely_or_not_at_all() {
-        let folder = tempfile::tempdir().unwrap();
-        let store = Store::open(&folder.path().join("store")).unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(&dir.path().join("store")).unwrap();
         for size in [None, Some(5)] {
             let stored = content(size, vec![piece("hel"), piece("lo")]).store(&store, 5).await.unwrap();
             assert_eq!(stored, ArtifactContent { digest: Digest::of_bytes(b"hello"), size: 5 });

@@ -316,7 +316,7 @@ fn open_in_skill(
 ) -> Result<RegularFile, ArtifactError> {
     let opened = DirHandle::open(skill.root_dir())
         .map_err(OpenError::from)
-        .and_then(|folder| folder.open_file(path, Links::Followed));
+        .and_then(|dir| dir.open_file(path, Links::Followed));
     opened.map_err(|unopened| {
         let path_text = path.to_string_lossy().into_owned();
         match unopened {

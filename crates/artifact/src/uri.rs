@@ -196,7 +196,8 @@ fn parse_skill(text: &str, rest: &str) -> Result<ArtifactUri, ArtifactError> {
     for (at, segment) in path.split('/').enumerate() {
         let segment = decode(text, segment)?;
         if segment.contains('/') {
-            let reason = "an encoded `/` (`%2F`) cannot be part of a file's name: write `/` between folders";
+            let reason =
+                "an encoded `/` (`%2F`) cannot be part of a file's name: write `/` between directories";
             return Err(invalid(text, reason.to_owned()));
         }
         check_segment(text, path, &segment)?;
@@ -271,13 +272,13 @@ fn reject_authority(text: &str, name: &str, what: &str) -> Result<(), ArtifactEr
 fn check_segment(text: &str, path: &str, segment: &str) -> Result<(), ArtifactError> {
     match segment {
         ".." => Err(ArtifactError::PathTraversal { path: excerpt(path) }),
-        "." => Err(invalid(text, "its path has a `.` between its folders: leave it out".to_owned())),
+        "." => Err(invalid(text, "its path has a `.` between its directories: leave it out".to_owned())),
         "" => Err(invalid(
             text,
             "its path has an empty name: no `/` in front, at the end, or two in a row".to_owned(),
         )),
         _ if segment.contains('\\') => {
-            Err(invalid(text, "its path has a backslash: write `/` between folders".to_owned()))
+            Err(invalid(text, "its path has a backslash: write `/` between directories".to_owned()))
         }
         _ if has_control(segment) => Err(invalid(text, "its path has a control character".to_owned())),
         _ => Ok(()),

@@ -188,10 +188,10 @@ enum ScanVerdict {
 
 impl OutputScan {
     fn run(&self, since: TurnStart) -> Result<TurnOutputs, OutputError> {
-        let folder = self.outputs.open_dir()?;
+        let dir = self.outputs.open_dir()?;
         let mut completeness = Completeness::Complete;
         let mut touched = ShallowestFiles::new(self.outputs.list_limits);
-        let walked = walk(folder.as_fd(), self.outputs.bounds, |path, stat| {
+        let walked = walk(dir.as_fd(), self.outputs.bounds, |path, stat| {
             if self.call.is_cancelled() {
                 return ControlFlow::Break(());
             }
@@ -219,7 +219,7 @@ impl OutputScan {
                 completeness = Completeness::Truncated;
                 break;
             }
-            match self.inspect(&folder, touched, &mut left) {
+            match self.inspect(&dir, touched, &mut left) {
                 ScanVerdict::Produced(file) => files.push(*file),
                 ScanVerdict::Unchanged => {}
                 ScanVerdict::Unreachable => completeness = Completeness::Truncated,
@@ -247,10 +247,10 @@ impl OutputScan {
     }
 
     /// Opens a candidate and decides whether it is an output.
-    fn inspect(&self, folder: &DirHandle, touched: CandidateFile, left: &mut u64) -> ScanVerdict {
+    fn inspect(&self, dir: &DirHandle, touched: CandidateFile, left: &mut u64) -> ScanVerdict {
         let CandidateFile { id, mut size, evidence, change } = touched;
         let (mut head, mut digest) = (Vec::new(), None);
-        match folder.open_file(Path::new(&id), Links::Refused) {
+        match dir.open_file(Path::new(&id), Links::Refused) {
             Err(OpenError::NotFound(_)) => return ScanVerdict::Unchanged,
             Err(OpenError::NotRegular | OpenError::Link | OpenError::EscapesRoot) => {
                 return ScanVerdict::Unreachable;
@@ -313,13 +313,13 @@ impl OutputScan {
 }
 
 /// Opens a file by its recorded path.
-fn open_file(folder: &DirHandle, id: &str, name: &str) -> Result<RegularFile, OutputError> {
+fn open_file(dir: &DirHandle, id: &str, name: &str) -> Result<RegularFile, OutputError> {
     let path = Path::new(id);
     let is_relative = path.components().all(|part| matches!(part, Component::Normal(_)));
     if !is_relative || path.as_os_str().is_empty() {
         return Err(OutputError::NotFound { name: name.to_owned() });
     }
-    folder.open_file(path, Links::Refused).map_err(|error| open_error(name, error))
+    dir.open_file(path, Links::Refused).map_err(|error| open_error(name, error))
 }
 
 fn open_error(name: &str, error: OpenError) -> OutputError {

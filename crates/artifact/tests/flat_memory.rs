@@ -17,10 +17,10 @@ const SIZE: u64 = 256 << 20;
 
 #[tokio::test]
 async fn a_large_artifact_takes_no_more_memory_than_a_piece_of_it() {
-    let folder = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     let options = StoreOptions { durability: Durability::Process, ..StoreOptions::default() };
-    let store = Store::open_with(&folder.path().join("store"), options).unwrap();
-    let path = folder.path().join("large.bin");
+    let store = Store::open_with(&dir.path().join("store"), options).unwrap();
+    let path = dir.path().join("large.bin");
     File::create(&path).unwrap().set_len(SIZE).unwrap();
     let options = Arc::new(ArtifactOptions { max_file_size: SIZE, ..ArtifactOptions::default() });
     let (intake, cancel) = (ArtifactIngestor::new(Arc::clone(&options)), CancellationToken::new());

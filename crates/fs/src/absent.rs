@@ -1,4 +1,4 @@
-//! Files and folders that need not exist.
+//! Files and directories that need not exist.
 
 use std::fs;
 use std::io;
@@ -15,11 +15,11 @@ pub fn ignore_absent<T>(done: io::Result<T>) -> io::Result<Option<T>> {
     }
 }
 
-/// The names in a folder that are UTF-8, in any order. Without the folder there are none.
+/// The names in a directory that are UTF-8, in any order. Without the directory there are none.
 ///
 /// # Errors
-/// If the folder exists and cannot be read.
-pub fn names_in(folder: &Path) -> io::Result<Vec<String>> {
-    let entries = ignore_absent(fs::read_dir(folder))?.into_iter().flatten();
+/// If the directory exists and cannot be read.
+pub fn names_in(dir: &Path) -> io::Result<Vec<String>> {
+    let entries = ignore_absent(fs::read_dir(dir))?.into_iter().flatten();
     entries.filter_map(|entry| entry.map(|entry| entry.file_name().into_string().ok()).transpose()).collect()
 }

@@ -61,14 +61,14 @@ impl fmt::Display for RemoveError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = self.name.display();
         let reason = match self.errno {
-            None => return write!(f, "`{name}` is another folder now, and is left alone"),
+            None => return write!(f, "`{name}` is another directory now, and is left alone"),
             Some(Errno::ACCESS | Errno::PERM) => {
                 "it belongs to another user, or is marked as immutable; remove it as root".to_owned()
             }
             Some(Errno::XDEV | Errno::BUSY) => {
                 "a file system is mounted there, or it is being written; unmount it".to_owned()
             }
-            Some(Errno::NOTDIR | Errno::LOOP) => "it is not a folder".to_owned(),
+            Some(Errno::NOTDIR | Errno::LOOP) => "it is not a directory".to_owned(),
             Some(Errno::NOENT) => "it does not exist".to_owned(),
             Some(Errno::ROFS) => "its file system is read-only".to_owned(),
             Some(other) => other.to_string(),
@@ -178,19 +178,19 @@ fn open(parent: BorrowedFd<'_>, name: &CStr) -> Result<OwnedFd, Errno> {
             }
         }
     };
-    let folder = open(OFlags::PATH)?;
-    make_accessible(&folder)?;
+    let dir = open(OFlags::PATH)?;
+    make_accessible(&dir)?;
     open(OFlags::RDONLY)
 }
 
 /// Lets the owner list and change a directory that is open with `O_PATH` only.
-fn make_accessible(folder: &OwnedFd) -> Result<(), Errno> {
-    let stat = rustix::fs::fstat(folder)?;
+fn make_accessible(dir: &OwnedFd) -> Result<(), Errno> {
+    let stat = rustix::fs::fstat(dir)?;
     if Mode::from_raw_mode(stat.st_mode).contains(Mode::RWXU) {
         return Ok(());
     }
     // By its handle: another directory may have the name by now.
-    match rustix::fs::chmod(format!("/proc/self/fd/{}", folder.as_raw_fd()), Mode::RWXU) {
+    match rustix::fs::chmod(format!("/proc/self/fd/{}", dir.as_raw_fd()), Mode::RWXU) {
         // It belongs to another user. This process may still have access.
         Err(Errno::PERM) => Ok(()),
         other => other,
@@ -236,11 +236,11 @@ impl TreeRemover {
             let is_last = batch.len() < BATCH;
             for (name, kind) in batch {
                 let done = if kind == FileType::Directory {
-                    self.folder(&name)
+                    self.dir(&name)
                 } else {
                     match rustix::fs::unlinkat(&self.top, &*name, AtFlags::empty()) {
                         // The file system did not report the kind of the entry.
-                        Err(Errno::ISDIR) => self.folder(&name),
+                        Err(Errno::ISDIR) => self.dir(&name),
                         other => other,
                     }
                 };
@@ -263,26 +263,26 @@ impl TreeRemover {
     }
 
     /// Removes a directory of the top directory. Nested directories that are not empty are moved up first.
-    fn folder(&mut self, name: &CStr) -> Result<(), Errno> {
+    fn dir(&mut self, name: &CStr) -> Result<(), Errno> {
         match rustix::fs::unlinkat(&self.top, name, AtFlags::REMOVEDIR) {
             Err(Errno::NOTEMPTY | Errno::EXIST) => {}
             other => return other,
         }
-        let folder = open(self.top.as_fd(), name)?;
-        let mut names = Dir::read_from(&folder)?;
+        let dir = open(self.top.as_fd(), name)?;
+        let mut names = Dir::read_from(&dir)?;
         loop {
             let batch = read_batch(&mut names)?;
             let is_last = batch.len() < BATCH;
             for (name, kind) in batch {
                 let mut done = match kind {
                     FileType::Directory => Err(Errno::ISDIR),
-                    _ => rustix::fs::unlinkat(&folder, &*name, AtFlags::empty()),
+                    _ => rustix::fs::unlinkat(&dir, &*name, AtFlags::empty()),
                 };
                 if done == Err(Errno::ISDIR) {
-                    done = rustix::fs::unlinkat(&folder, &*name, AtFlags::REMOVEDIR);
+                    done = rustix::fs::unlinkat(&dir, &*name, AtFlags::REMOVEDIR);
                 }
                 if matches!(done, Err(Errno::NOTEMPTY | Errno::EXIST)) {
-                    done = self.flatten(&folder, &name);
+                    done = self.flatten(&dir, &name);
                 }
                 self.record_failure(name, done);
             }
@@ -300,8 +300,8 @@ impl TreeRemover {
     /// Moves a nested directory up into the top directory.
     fn flatten(&mut self, from: &OwnedFd, name: &CStr) -> Result<(), Errno> {
         // The move changes its own `..` entry, so it must be writable.
-        let folder = rustix::fs::openat(from, name, PATH | OFlags::DIRECTORY, Mode::empty())?;
-        make_accessible(&folder)?;
+        let dir = rustix::fs::openat(from, name, PATH | OFlags::DIRECTORY, Mode::empty())?;
+        make_accessible(&dir)?;
         for _ in 0..ATTEMPTS {
             self.next = self.next.wrapping_add(1);
             let up = format!(".conjure-removing-{}", self.next);

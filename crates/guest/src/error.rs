@@ -22,14 +22,14 @@ pub(crate) fn io(message: impl Into<String>) -> GuestError {
     error(ErrorCode::Io, message)
 }
 
-/// Converts a system error about the file or folder at `path`. `doing` fits "cannot …".
+/// Converts a system error about the file or directory at `path`. `doing` fits "cannot …".
 pub(crate) fn file_error(errno: Errno, path: &str, doing: &str) -> GuestError {
     let (code, reason) = match errno {
         Errno::NOENT => (ErrorCode::NotFound, "it does not exist".to_owned()),
         Errno::ACCESS | Errno::PERM => (ErrorCode::PermissionDenied, "permission denied".to_owned()),
         Errno::ROFS => (ErrorCode::PermissionDenied, "it lies on a read-only file system".to_owned()),
-        Errno::ISDIR => (ErrorCode::IsDirectory, "it is a folder; name a file in it".to_owned()),
-        Errno::NOTDIR => (ErrorCode::NotDirectory, "it, or a part of it, is not a folder".to_owned()),
+        Errno::ISDIR => (ErrorCode::IsDirectory, "it is a directory; name a file in it".to_owned()),
+        Errno::NOTDIR => (ErrorCode::NotDirectory, "it, or a part of it, is not a directory".to_owned()),
         Errno::NXIO | Errno::NODEV => {
             (ErrorCode::NotRegular, "it is a device, pipe or socket, not a file".to_owned())
         }
@@ -43,8 +43,8 @@ pub(crate) fn file_error(errno: Errno, path: &str, doing: &str) -> GuestError {
         }
         Errno::XDEV => (
             ErrorCode::PathNotAllowed,
-            "it leads out of the folder it lies in, by `..` or by a symbolic link that is absolute or climbs \
-             out; name the file itself, within the folders that may be used"
+            "it leads out of the directory it lies in, by `..` or by a symbolic link that is absolute or climbs \
+             out; name the file itself, within the directories that may be used"
                 .to_owned(),
         ),
         Errno::LOOP => (

@@ -30,7 +30,7 @@ use self::poll_token::{PollToken, rotate};
 use self::used_channel_numbers::UsedChannels;
 use crate::confinement::{CgroupEvents, CommandConfinement, OomScore};
 use crate::error::{FatalError, system_error};
-use crate::exec::{ShimPool, SpillFolder};
+use crate::exec::{ShimPool, SpillDir};
 use crate::files::Roots;
 use crate::frame_queue::FrameQueue;
 use crate::jail::InitEnv;
@@ -81,7 +81,7 @@ struct GuestConfig {
     roots: Roots,
     workdir: String,
     env: BTreeMap<String, String>,
-    spill: Option<SpillFolder>,
+    spill: Option<SpillDir>,
     limits: ProcessLimits,
     /// The confinement of each command, in addition to the guest's own.
     command_confinement: CommandConfinement,

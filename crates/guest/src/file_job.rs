@@ -82,7 +82,7 @@ impl FileJob {
             Request::Read { path, .. } => (false, true, "reading", path),
             Request::Replace { path, .. } => (false, false, "editing", path),
             Request::List { path, .. } | Request::Walk { path, .. } => (false, false, "listing", path),
-            Request::Folder { path, .. } => (false, false, "making", path),
+            Request::Dir { path, .. } => (false, false, "making", path),
             Request::Exec(_) | Request::Pause | Request::Resume => {
                 return Err(error::error(ErrorCode::BadRequest, "not a file operation"));
             }
@@ -95,7 +95,7 @@ impl FileJob {
             output.as_ref().map_or(null, |(_, to)| to.as_fd()),
             rustix::stdio::stderr(),
             reply_to.as_fd(),
-            write_budget.map_or(null, |write_budget| write_budget.folder),
+            write_budget.map_or(null, |write_budget| write_budget.dir),
             content_root.unwrap_or(null),
         ];
         descriptors.extend(roots.descriptors());
@@ -112,7 +112,7 @@ impl FileJob {
             aborted: None,
             is_change: matches!(
                 request,
-                Request::Write { .. } | Request::Replace { .. } | Request::Folder { .. }
+                Request::Write { .. } | Request::Replace { .. } | Request::Dir { .. }
             ),
             name: format!("{doing} `{path}`"),
         };
@@ -263,7 +263,7 @@ impl FileJob {
     }
 
     fn is_finished_change(&self) -> bool {
-        [br#"{"Ok":{"write":"#.as_slice(), br#"{"Ok":{"folder":"#, br#"{"Ok":{"provide":"#]
+        [br#"{"Ok":{"write":"#.as_slice(), br#"{"Ok":{"directory":"#, br#"{"Ok":{"provide":"#]
             .iter()
             .any(|done| self.reply.starts_with(done))
     }

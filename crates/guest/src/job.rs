@@ -12,7 +12,7 @@ use conjure_guest::protocol::{DATA_MAX, END_TIMEOUT, GuestError, QuotaExcess, St
 
 use crate::confinement::CgroupEvents;
 use crate::error;
-use crate::exec::SpillFolder;
+use crate::exec::SpillDir;
 use crate::frame_queue::FrameQueue;
 
 /// How long a process may run after SIGTERM before it is killed. After the same time again, the operation ends
@@ -41,7 +41,7 @@ pub(crate) enum AbortReason {
     Cancelled,
     /// Its shim was killed.
     Lost,
-    /// The folder exceeds its quota.
+    /// The directory exceeds its quota.
     OverQuota(QuotaExcess),
 }
 
@@ -65,7 +65,7 @@ pub(crate) struct JobContext<'a> {
     pub(crate) credit: &'a mut u64,
     pub(crate) frames: &'a mut FrameQueue,
     pub(crate) scratch: &'a mut [u8],
-    pub(crate) spill: Option<&'a mut SpillFolder>,
+    pub(crate) spill: Option<&'a mut SpillDir>,
     pub(crate) cgroup_events: &'a mut CgroupEvents,
     /// Whether the reaper is killing processes that lost their shim.
     pub(crate) is_killing_orphans: bool,

@@ -278,8 +278,8 @@ fn parse_pid(text: &str) -> Option<Pid> {
 
 fn numeric_names(path: &str) -> Vec<Pid> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let Ok(folder) = rustix::fs::open(path, flags, Mode::empty()) else { return Vec::new() };
-    let Ok(entries) = rustix::fs::Dir::new(folder) else { return Vec::new() };
+    let Ok(dir) = rustix::fs::open(path, flags, Mode::empty()) else { return Vec::new() };
+    let Ok(entries) = rustix::fs::Dir::new(dir) else { return Vec::new() };
     entries.flatten().filter_map(|entry| entry.file_name().to_str().ok().and_then(parse_pid)).collect()
 }
 

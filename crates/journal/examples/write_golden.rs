@@ -14,9 +14,9 @@ use conjure_journal::{
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let folder = std::env::args().nth(1).ok_or("name the folder to write")?;
+    let dir = std::env::args().nth(1).ok_or("name the directory to write")?;
     let options = SqliteOptions { blob_threshold: 1_000, ..SqliteOptions::default() };
-    let journal = SqliteJournal::open(Path::new(&folder), options)?;
+    let journal = SqliteJournal::open(Path::new(&dir), options)?;
     let first = SessionKey::new(TenantId::new("acme")?, SessionId::from_bits(0x0001_0203));
     journal.create(&first).await?;
     let notes = vec![

@@ -25,11 +25,11 @@ fn main() {
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     match arguments[..] {
-        ["child-write", folder] => runtime.block_on(write_for_ever(Path::new(folder))),
-        ["child-records", folder] => runtime.block_on(write_records_for_ever(Path::new(folder))),
-        ["child-hold", folder] => hold_lock(Path::new(folder)),
-        ["child-full", folder] => runtime.block_on(full_disk(Path::new(folder))),
-        ["child-read-only", folder] => read_only(Path::new(folder)),
+        ["child-write", directory] => runtime.block_on(write_for_ever(Path::new(directory))),
+        ["child-records", directory] => runtime.block_on(write_records_for_ever(Path::new(directory))),
+        ["child-hold", directory] => hold_lock(Path::new(directory)),
+        ["child-full", directory] => runtime.block_on(full_disk(Path::new(directory))),
+        ["child-read-only", directory] => read_only(Path::new(directory)),
         _ => {
             for (name, test) in TESTS {
                 test(&runtime);
@@ -89,8 +89,8 @@ fn row(total: u64) -> SessionRow {
 }
 
 /// The child appends to all sessions concurrently, with leases and snapshots, and prints what was acknowledged.
-async fn write_for_ever(folder: &Path) {
-    let journal = SqliteJournal::open(folder, options()).unwrap();
+async fn write_for_ever(directory: &Path) {
+    let journal = SqliteJournal::open(directory, options()).unwrap();
     let sessions = (0..SESSIONS).map(|session| write_session(&journal, session));
     futures_util::future::join_all(sessions).await;
 }
@@ -118,7 +118,7 @@ async fn write_session(journal: &SqliteJournal, session: u64) {
 
 fn acknowledged_events_outlive_a_killed_process(runtime: &tokio::runtime::Runtime) {
     let dir = tempfile::tempdir().unwrap();
-    let folder = dir.path().join("journal");
+    let directory = dir.path().join("journal");
     let mut reported = BTreeMap::new();
     let mut was_ahead = 0;
     // Until one was killed between an append and its acknowledgement, which is when most can go wrong.
@@ -127,7 +127,7 @@ fn acknowledged_events_outlive_a_killed_process(runtime: &tokio::runtime::Runtim
             break;
         }
         assert!(round < 200, "no child was killed between an append and its acknowledgement");
-        let (mut child, mut stdout) = child(&["child-write", folder.to_str().unwrap()]);
+        let (mut child, mut stdout) = child(&["child-write", directory.to_str().unwrap()]);
         // Each is killed after another number of appends, wherever it is then; the first ones while they begin.
         let mut line = String::new();
         for _ in 0..round % 12 * 9 {
@@ -143,7 +143,7 @@ fn acknowledged_events_outlive_a_killed_process(runtime: &tokio::runtime::Runtim
         rest.split_inclusive('\n')
             .filter(|line| line.ends_with('\n'))
             .for_each(|line| record_line(&mut reported, line));
-        was_ahead += runtime.block_on(check(&folder, &reported));
+        was_ahead += runtime.block_on(check(&directory, &reported));
     }
     let total: u64 = reported.values().sum();
     assert!(total > 300, "{total} events");
@@ -159,8 +159,8 @@ fn record_line(reported: &mut BTreeMap<u64, u64>, line: &str) {
 }
 
 /// Each session holds what was acknowledged, and at most one append more, whole. In how many there is one more.
-async fn check(folder: &Path, reported: &BTreeMap<u64, u64>) -> u64 {
-    let journal = SqliteJournal::open(folder, options()).unwrap();
+async fn check(directory: &Path, reported: &BTreeMap<u64, u64>) -> u64 {
+    let journal = SqliteJournal::open(directory, options()).unwrap();
     let mut ahead = 0;
     for (session, total) in reported {
         let events = read_all(&journal, &key(*session), 0).await.unwrap();
@@ -216,8 +216,8 @@ fn pair_content(version: u64) -> RecordContent {
 }
 
 /// The child replaces both records together, and prints the acknowledged version.
-async fn write_records_for_ever(folder: &Path) {
-    let records = SqliteJournal::open(folder, options()).unwrap().records();
+async fn write_records_for_ever(directory: &Path) {
+    let records = SqliteJournal::open(directory, options()).unwrap().records();
     let mut version = records.get(&pair()[0]).await.unwrap().map_or(0, |record| record.version);
     loop {
         let write = |key: RecordKey| match version {
@@ -234,10 +234,10 @@ async fn write_records_for_ever(folder: &Path) {
 
 fn records_outlive_a_killed_process(runtime: &tokio::runtime::Runtime) {
     let dir = tempfile::tempdir().unwrap();
-    let folder = dir.path().join("journal");
+    let directory = dir.path().join("journal");
     let mut reported = 0;
     for round in 0..8 {
-        let (mut child, mut stdout) = child(&["child-records", folder.to_str().unwrap()]);
+        let (mut child, mut stdout) = child(&["child-records", directory.to_str().unwrap()]);
         let mut line = String::new();
         for _ in 0..round * 5 {
             line.clear();
@@ -251,14 +251,14 @@ fn records_outlive_a_killed_process(runtime: &tokio::runtime::Runtime) {
         stdout.read_to_string(&mut rest).unwrap();
         let last = rest.split_inclusive('\n').rfind(|line| line.ends_with('\n'));
         reported = last.map_or(reported, |line| line.trim().parse().unwrap());
-        runtime.block_on(check_records(&folder, reported));
+        runtime.block_on(check_records(&directory, reported));
     }
     assert!(reported > 100, "{reported} versions");
 }
 
 /// Both have the version that was acknowledged, or both the next one, and are found by it.
-async fn check_records(folder: &Path, reported: u64) {
-    let journal = SqliteJournal::open(folder, options()).unwrap();
+async fn check_records(directory: &Path, reported: u64) {
+    let journal = SqliteJournal::open(directory, options()).unwrap();
     let records = journal.records();
     let [one, other] = pair();
     let found = [records.get(&one).await.unwrap(), records.get(&other).await.unwrap()];
@@ -278,8 +278,8 @@ async fn check_records(folder: &Path, reported: u64) {
 }
 
 /// The child: holds the database for writing until it is killed.
-fn hold_lock(folder: &Path) {
-    let database = rusqlite::Connection::open(folder.join("journal.sqlite")).unwrap();
+fn hold_lock(directory: &Path) {
+    let database = rusqlite::Connection::open(directory.join("journal.sqlite")).unwrap();
     database.execute_batch("BEGIN IMMEDIATE").unwrap();
     println!("held");
     let _ = std::io::stdin().read(&mut [0]);
@@ -287,15 +287,15 @@ fn hold_lock(folder: &Path) {
 
 fn a_journal_that_another_process_locks_is_an_error(runtime: &tokio::runtime::Runtime) {
     let dir = tempfile::tempdir().unwrap();
-    let folder = dir.path().join("journal");
-    let patient = SqliteJournal::open(&folder, options()).unwrap();
+    let directory = dir.path().join("journal");
+    let patient = SqliteJournal::open(&directory, options()).unwrap();
     runtime.block_on(patient.create(&key(1))).unwrap();
-    let (mut child, mut stdout) = child(&["child-hold", folder.to_str().unwrap()]);
+    let (mut child, mut stdout) = child(&["child-hold", directory.to_str().unwrap()]);
     let mut line = String::new();
     stdout.read_line(&mut line).unwrap();
     assert_eq!(line, "held\n");
     let options = SqliteOptions { busy_timeout: Duration::from_millis(1), ..options() };
-    let journal = SqliteJournal::open(&folder, options).unwrap();
+    let journal = SqliteJournal::open(&directory, options).unwrap();
     let append = || vec![NewEvent::new("note", 1, body(1, 0))];
     let error = runtime.block_on(journal.append(&key(1), 0, Epoch::NONE, append())).unwrap_err();
     assert_eq!((error.kind(), error.is_retryable()), (JournalErrorKind::Locked, true));
@@ -314,9 +314,9 @@ fn a_full_disk_is_an_error_and_keeps_the_data(_: &tokio::runtime::Runtime) {
 }
 
 async fn full_disk(path: &Path) {
-    let folder = path.join("journal");
+    let directory = path.join("journal");
     let options = SqliteOptions { blob_threshold: 100_000, ..options() };
-    let journal = SqliteJournal::open(&folder, options.clone()).unwrap();
+    let journal = SqliteJournal::open(&directory, options.clone()).unwrap();
     journal.create(&key(1)).await.unwrap();
     // By rows, by large bodies, and by both until nothing fits any more.
     let mut total = 0;
@@ -338,8 +338,8 @@ async fn full_disk(path: &Path) {
     }
     journal.close().await;
     // Room is made, and it continues.
-    std::fs::remove_dir_all(folder.join("blobs/odd/plain")).unwrap();
-    let reopened = SqliteJournal::open(&folder, options).unwrap();
+    std::fs::remove_dir_all(directory.join("blobs/odd/plain")).unwrap();
+    let reopened = SqliteJournal::open(&directory, options).unwrap();
     assert_eq!(reopened.session(&key(1)).await.unwrap().events, total);
     let event = NewEvent::new("note", 1, vec![b'x'; 3_000]);
     assert_eq!(reopened.append(&key(1), total, Epoch::NONE, vec![event]).await, Ok(total + 1));
@@ -352,19 +352,19 @@ fn oversized_append() -> Vec<NewEvent> {
 
 fn a_read_only_journal_is_an_error(runtime: &tokio::runtime::Runtime) {
     let dir = tempfile::tempdir().unwrap();
-    let folder = dir.path().join("journal");
-    let journal = SqliteJournal::open(&folder, options()).unwrap();
+    let directory = dir.path().join("journal");
+    let journal = SqliteJournal::open(&directory, options()).unwrap();
     runtime.block_on(journal.create(&key(1))).unwrap();
     runtime.block_on(journal.close());
     let prepare = "mount --bind \"$1\" \"$1\"; mount -o remount,bind,ro \"$1\"";
-    in_mount_namespace(prepare, "child-read-only", &folder);
-    let journal = SqliteJournal::open(&folder, options()).unwrap();
+    in_mount_namespace(prepare, "child-read-only", &directory);
+    let journal = SqliteJournal::open(&directory, options()).unwrap();
     assert_eq!(runtime.block_on(journal.session(&key(1))).unwrap().events, 0);
 }
 
-fn read_only(folder: &Path) {
-    for folder in [folder, &folder.join("new")] {
-        let error = SqliteJournal::open(folder, options()).unwrap_err();
+fn read_only(directory: &Path) {
+    for directory in [directory, &directory.join("new")] {
+        let error = SqliteJournal::open(directory, options()).unwrap_err();
         assert_eq!(error.kind(), JournalErrorKind::ReadOnly, "{error:?}");
         assert!(error.to_string().contains("cannot be written"), "{error}");
     }

@@ -80,8 +80,8 @@ impl SessionSkills {
         let body = skill.body()?;
         let mut xml = XmlWriter::default();
         xml.named("skill", skill.name(), |xml| {
-            if let Some(folder) = self.root_dir(skill) {
-                xml.value("skill_directory", &folder.to_string_lossy());
+            if let Some(dir) = self.root_dir(skill) {
+                xml.value("skill_directory", &dir.to_string_lossy());
             }
             let files = skill.files();
             if !files.is_empty() {

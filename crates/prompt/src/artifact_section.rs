@@ -180,11 +180,11 @@ impl ArtifactSection {
                 "Commands take no URI: they find the path of a user artifact in its variable, as in `cat \
                  \"${variable}\"`."
             ),
-            ArtifactAccess::Directory(folder) => writeln!(
+            ArtifactAccess::Directory(dir) => writeln!(
                 text,
                 "Commands take no URI: they find a user artifact at {}/NAME, and that path in its variable, as in `cat \
                  \"${variable}\"`.",
-                escape(&folder.to_string_lossy())
+                escape(&dir.to_string_lossy())
             ),
         };
         if !artifacts.iter().all(|artifact| is_there(&artifact)) {

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 /// The built-in tools, in the order of the prompt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum BuiltinTool {
-    /// `view`: shows files, images and folders.
+    /// `view`: shows files, images and directories.
     View,
     /// `bash_tool`: runs a command.
     Bash,

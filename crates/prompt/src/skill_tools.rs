@@ -146,7 +146,7 @@ fn read(options: &SkillToolOptions<'_>) -> ToolDefinition {
             "properties": {
                 "path": {
                     "type": "string",
-                    "description": "Path of the file, relative to the skill's folder; of a folder, to list its files",
+                    "description": "Path of the file, relative to the skill's directory; of a directory, to list its files",
                 },
                 "skill": skill(&options.skills),
             },
@@ -158,7 +158,7 @@ fn read(options: &SkillToolOptions<'_>) -> ToolDefinition {
 fn run_script(options: &SkillToolOptions<'_>) -> ToolDefinition {
     define(
         SkillTool::RunScript,
-        "Run a script of a loaded skill. Gives its exit code, standard output and standard error. The skill's folder cannot be \
+        "Run a script of a loaded skill. Gives its exit code, standard output and standard error. The skill's directory cannot be \
          written: let scripts write to the workspace, which $CONJURE_WORKSPACE names, or to $CONJURE_SCRATCH."
             .to_owned(),
         json!({
@@ -166,7 +166,7 @@ fn run_script(options: &SkillToolOptions<'_>) -> ToolDefinition {
             "properties": {
                 "path": {
                     "type": "string",
-                    "description": "Path of the script, relative to the skill's folder, such as scripts/extract.py",
+                    "description": "Path of the script, relative to the skill's directory, such as scripts/extract.py",
                 },
                 "args": {
                     "type": "array",
@@ -181,7 +181,7 @@ fn run_script(options: &SkillToolOptions<'_>) -> ToolDefinition {
                 "workdir": {
                     "type": "string",
                     "description":
-                        "The folder to run it in: absolute, or relative to the skill's folder, which is the default",
+                        "The directory to run it in: absolute, or relative to the skill's directory, which is the default",
                 },
                 "skill": skill(&options.with_scripts),
             },

@@ -171,8 +171,8 @@ impl PromptStyle {
                  1. Use the view tool to read the skill's SKILL.md file before you use anything else of the skill\n\
                  2. Follow the instructions in the skill\n\
                  3. Use additional resources (scripts/, references/, assets/) as directed by the skill\n\
-                 Paths in a skill are relative to the folder of its SKILL.md, which must not be changed. Run its \
-                 scripts from that folder (`cd` there in the same command), and name your own files by absolute \
+                 Paths in a skill are relative to the directory of its SKILL.md, which must not be changed. Run its \
+                 scripts from that directory (`cd` there in the same command), and name your own files by absolute \
                  paths.",
             ),
             Self::Load { delivery, scripts, .. } => {
@@ -193,7 +193,7 @@ impl PromptStyle {
                      3. Use its other files as the instructions direct: {use_files}\n\
                      4. When another task needs other skills, load those instead: {load} replaces what is loaded, unless its \
                      mode is add; {unload} unloads\n\
-                     Paths in a skill are relative to its folder, which cannot be changed. Scripts start in that folder, \
+                     Paths in a skill are relative to its directory, which cannot be changed. Scripts start in that directory, \
                      so name your own files to them by absolute paths.",
                 ));
             }

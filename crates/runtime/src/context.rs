@@ -1,4 +1,4 @@
-//! The execution context of a session (specification 4.5, 9.4): its private folder, and what its tools may reach.
+//! The execution context of a session (specification 4.5, 9.4): its private directory, and what its tools may reach.
 
 use std::borrow::Borrow;
 use std::collections::BTreeMap;
@@ -8,8 +8,7 @@ use conjure_base::{Redactor, is_sensitive_variable};
 #[cfg(feature = "mcp")]
 use conjure_sandbox::SandboxNetwork;
 use conjure_sandbox::{
-    Boundary, ContentDir, DataDir, ExecutionContext, NetworkPolicy, SandboxError, SharedFolder,
-    WorkspaceMount,
+    Boundary, ContentDir, DataDir, ExecutionContext, NetworkPolicy, SandboxError, SharedDir, WorkspaceMount,
 };
 use conjure_skill::Skill;
 
@@ -20,13 +19,13 @@ use crate::workspace::{SessionWorkspace, temporary_data};
 /// The options of a session's context, in addition to the configuration.
 #[derive(Clone, Default)]
 pub struct ContextOptions {
-    /// The folder to work in. `None` creates a temporary folder that is private to the session.
+    /// The directory to work in. `None` creates a temporary directory that is private to the session.
     pub workspace: Option<PathBuf>,
     /// Variables that commands see. A value is redacted wherever it would leave if its name looks like that of a secret.
     pub environment: BTreeMap<String, String>,
     /// Secrets of the embedder by name, which commands do not see. They are redacted wherever they would leave.
     pub secrets: BTreeMap<String, String>,
-    /// Folders that tools may read and write, in addition to the workspace and those of the configuration.
+    /// Directories that tools may read and write, in addition to the workspace and those of the configuration.
     pub allowed_paths: Vec<PathBuf>,
     /// The data directory for the session's private directories and the snapshots of its skills. `None` uses the
     /// configured one, or a temporary one. All sessions of a tenant can share one.
@@ -54,7 +53,7 @@ impl std::fmt::Debug for ContextOptions {
     }
 }
 
-/// A session's folder, and the execution context of its sandbox. A temporary folder is removed when this is dropped.
+/// A session's directory, and the execution context of its sandbox. A temporary directory is removed when this is dropped.
 pub struct SessionContext {
     execution: ExecutionContext,
     workspace: SessionWorkspace,
@@ -104,7 +103,7 @@ pub fn create_context<S: Borrow<Skill>>(
     }
     let redactor = redactor(&options);
     let execution = ExecutionContext {
-        read_only: shared_folders(skills)?,
+        read_only: shared_dirs(skills)?,
         allowed_paths,
         environment: options.environment,
         timeout: config.tool_timeout(),
@@ -120,7 +119,7 @@ pub fn create_context<S: Borrow<Skill>>(
     Ok(SessionContext { execution, workspace, _unpacked: unpacked, redactor, data })
 }
 
-/// Keeps the folders of a session alive.
+/// Keeps the directories of a session alive.
 #[derive(Debug)]
 pub(crate) struct SessionDirsGuard {
     _workspace: SessionWorkspace,
@@ -143,9 +142,9 @@ impl SessionContext {
         Ok(self)
     }
 
-    /// The same context with additional read-only folders, each with the path that it has in the sandbox.
-    pub(crate) fn with_read_only(mut self, folders: impl IntoIterator<Item = SharedFolder>) -> Self {
-        self.execution.read_only.extend(folders);
+    /// The same context with additional read-only directories, each with the path that it has in the sandbox.
+    pub(crate) fn with_read_only(mut self, dirs: impl IntoIterator<Item = SharedDir>) -> Self {
+        self.execution.read_only.extend(dirs);
         self
     }
 
@@ -164,7 +163,7 @@ impl SessionContext {
         self
     }
 
-    /// The guard that keeps the folders, without the rest of the context.
+    /// The guard that keeps the directories, without the rest of the context.
     pub(crate) fn into_dirs_guard(self) -> SessionDirsGuard {
         let Self { workspace, _unpacked, data, .. } = self;
         SessionDirsGuard { _workspace: workspace, _unpacked, _data: data }
@@ -180,7 +179,7 @@ impl SessionContext {
         &self.execution
     }
 
-    /// The session's folder.
+    /// The session's directory.
     #[must_use]
     pub const fn workspace(&self) -> &SessionWorkspace {
         &self.workspace
@@ -199,14 +198,14 @@ impl SessionContext {
     }
 }
 
-/// The skills' folders, each under its skill's name. A skill that is given twice appears once.
-fn shared_folders<S: Borrow<Skill>>(skills: &[S]) -> Result<Vec<SharedFolder>, Error> {
-    let mut folders: Vec<SharedFolder> = Vec::with_capacity(skills.len());
+/// The skills' directories, each under its skill's name. A skill that is given twice appears once.
+fn shared_dirs<S: Borrow<Skill>>(skills: &[S]) -> Result<Vec<SharedDir>, Error> {
+    let mut dirs: Vec<SharedDir> = Vec::with_capacity(skills.len());
     let mut hosts: BTreeMap<&str, &Path> = BTreeMap::new();
     for skill in skills.iter().map(Borrow::borrow) {
         let (name, host) = (skill.name().as_str(), skill.root_dir());
         match hosts.insert(name, host) {
-            None => folders.push(SharedFolder::new(host, Path::new(ContentDir::Skills.path()).join(name))),
+            None => dirs.push(SharedDir::new(host, Path::new(ContentDir::Skills.path()).join(name))),
             Some(first) if first == host => {}
             Some(first) => {
                 let (first, second) = (first.display(), host.display());
@@ -221,7 +220,7 @@ fn shared_folders<S: Borrow<Skill>>(skills: &[S]) -> Result<Vec<SharedFolder>, E
             }
         }
     }
-    Ok(folders)
+    Ok(dirs)
 }
 
 /// The redactor for the secrets of these options, and for their sensitive variables.

@@ -71,7 +71,7 @@ fn find(
         PathBase::Cwd => Path::new(""),
         PathBase::SkillRoot => {
             return OutputMatch::Unknown(
-                "they would be in the skill's folder, which nothing can write".to_owned(),
+                "they would be in the skill's directory, which nothing can write".to_owned(),
             );
         }
     };
@@ -91,7 +91,7 @@ fn find(
 /// The path of the workspace within its Git repository. It is empty if there is no repository, or if the workspace is its
 /// root.
 fn below_repository(workspace: &Path) -> PathBuf {
-    let root = workspace.ancestors().find(|folder| folder.join(".git").exists()).unwrap_or(workspace);
+    let root = workspace.ancestors().find(|dir| dir.join(".git").exists()).unwrap_or(workspace);
     workspace.strip_prefix(root).unwrap_or(Path::new("")).to_owned()
 }
 
@@ -113,8 +113,8 @@ mod tests {
     use crate::workspace::ProducedFile;
 
     fn skill(outputs: &str) -> (tempfile::TempDir, Skill) {
-        let folder = tempfile::tempdir().unwrap();
-        let root = folder.path().join("worklog");
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().join("worklog");
         std::fs::create_dir(&root).unwrap();
         std::fs::write(root.join("SKILL.md"), "---\nname: worklog\ndescription: Logs.\n---\n").unwrap();
         let manifest = format!(
@@ -123,7 +123,7 @@ mod tests {
         );
         std::fs::write(root.join("skill.manifest.yaml"), manifest).unwrap();
         let skill = Skill::load(&root, Mode::Strict).unwrap();
-        (folder, skill)
+        (dir, skill)
     }
 
     fn files(paths: &[&str]) -> ProducedFiles {
@@ -132,9 +132,9 @@ mod tests {
     }
 
     fn check(outputs: &str, inputs: Value, there: &[&str], expected: &OutputMatch) {
-        let (folder, skill) = skill(outputs);
+        let (dir, skill) = skill(outputs);
         let inputs = serde_json::from_value(inputs).unwrap();
-        let found = expected_outputs([&skill], &inputs, folder.path(), &files(there));
+        let found = expected_outputs([&skill], &inputs, dir.path(), &files(there));
         assert_eq!(found.len(), 1);
         assert_eq!(&found[0].found, expected, "{outputs}");
     }
@@ -160,19 +160,19 @@ mod tests {
             "    - pattern: a\n      base: skill_root\n",
             json!({}),
             &["a"],
-            &unknown("they would be in the skill's folder, which nothing can write"),
+            &unknown("they would be in the skill's directory, which nothing can write"),
         );
-        let (folder, skill) = skill("    - pattern: a\n");
+        let (dir, skill) = skill("    - pattern: a\n");
         let cut = ProducedFiles { files: Vec::new(), complete: false };
-        let found = expected_outputs([&skill], &BTreeMap::new(), folder.path(), &cut);
+        let found = expected_outputs([&skill], &BTreeMap::new(), dir.path(), &cut);
         assert!(matches!(found[0].found, OutputMatch::Unknown(_)));
     }
 
     #[test]
     fn a_workspace_within_a_repository_has_its_files_below_the_root() {
-        let (folder, skill) = skill("    - pattern: \"part/reports/a.md\"\n");
-        std::fs::create_dir(folder.path().join(".git")).unwrap();
-        let workspace = folder.path().join("part");
+        let (dir, skill) = skill("    - pattern: \"part/reports/a.md\"\n");
+        std::fs::create_dir(dir.path().join(".git")).unwrap();
+        let workspace = dir.path().join("part");
         let found = expected_outputs([&skill], &BTreeMap::new(), &workspace, &files(&["reports/a.md"]));
         assert_eq!(found[0].found, OutputMatch::Files(vec!["reports/a.md".into()]));
     }

@@ -1,7 +1,7 @@
 //! The runtime: it is built from a configuration, and is what embedders and servers use.
 //!
 //! The runtime chooses the journal, the sandboxes, the skills and the models by the [`Config`]. It gives each tenant its
-//! policy and each session its workspace, and maintains the data folder. The functions for one conversation
+//! policy and each session its workspace, and maintains the data directory. The functions for one conversation
 //! ([`run_loop`], [`execute`]) are here, too.
 //!
 //! Embedders use this crate through the crate `conjure`, which also re-exports the crates below it.

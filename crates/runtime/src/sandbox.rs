@@ -37,7 +37,7 @@ pub(crate) fn egress(config: &Config) -> Egress {
     Egress::new(EgressPolicy::None).with_addresses(config.address_policy())
 }
 
-/// The connector for sandboxes of this kind. Their folders are in this data folder.
+/// The connector for sandboxes of this kind. Their directories are in this data directory.
 pub(crate) fn connector(
     config: &Config,
     kind: ExecutorKind,

@@ -1,4 +1,4 @@
-//! A sandbox for stateless calls: the sandbox, its folder and the tools in one value.
+//! A sandbox for stateless calls: the sandbox, its directory and the tools in one value.
 //!
 //! The stateless functions of the facade take a [`Workbench`] where the specification has options (`executor`,
 //! `context`, `timeout`). It is created once, and used for as many calls as needed.
@@ -36,7 +36,7 @@ pub struct Workbench {
     loaded_skills: Mutex<SessionView>,
     executor: Arc<dyn Executor>,
     redactor: Redactor,
-    // These are the last fields, because fields are dropped in order. Dropping them removes folders, and the sandbox must
+    // These are the last fields, because fields are dropped in order. Dropping them removes directories, and the sandbox must
     // have ended by then.
     context: Option<SessionContext>,
     resource: Option<Box<dyn Any + Send + Sync>>,

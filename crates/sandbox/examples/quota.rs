@@ -1,6 +1,6 @@
 //! `cargo run --release -p conjure-sandbox --all-features --example quota`: by how much a jail exceeds its disk quota.
 //!
-//! No ordinary file system limits a folder, so the guest looks often and ends what writes too much. Commands that write as
+//! No ordinary file system limits a directory, so the guest looks often and ends what writes too much. Commands that write as
 //! fast as they can show what passes in between: bytes in one file, bytes in many processes, files without a name, and
 //! empty files.
 

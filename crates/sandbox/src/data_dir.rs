@@ -59,7 +59,7 @@ struct Inner {
 #[derive(Debug)]
 struct Temporary {
     /// `None` once it was dropped.
-    folder: Option<TempDir>,
+    directory: Option<TempDir>,
     is_kept: AtomicBool,
 }
 
@@ -91,15 +91,15 @@ impl DataDir {
     /// As for [`DataDir::open`].
     pub fn temporary() -> Result<Self, SandboxError> {
         let around = std::env::temp_dir();
-        let folder = tempfile::Builder::new()
+        let directory = tempfile::Builder::new()
             .prefix("conjure-")
             .permissions(fs::Permissions::from_mode(0o700))
             .tempdir_in(&around)
-            .map_err(|error| unusable("make a folder in", &around, &error))?;
+            .map_err(|error| unusable("make a directory in", &around, &error))?;
         // Temporary files need not survive a crash of the machine, so nothing is flushed.
         let options = StoreOptions { durability: Durability::Process, ..StoreOptions::default() };
-        let path = folder.path().to_owned();
-        let temporary = Temporary { folder: Some(folder), is_kept: AtomicBool::new(false) };
+        let path = directory.path().to_owned();
+        let temporary = Temporary { directory: Some(directory), is_kept: AtomicBool::new(false) };
         Self::open_at(&path, options, Some(temporary))
     }
 
@@ -160,10 +160,10 @@ impl DataDir {
         let path = dir.join("workspace");
         // The directory around the workspace denies access to other users: commands can change the permissions of the
         // workspace itself.
-        for folder in [&dir, &path] {
-            match DirBuilder::new().mode(0o700).create(folder) {
+        for directory in [&dir, &path] {
+            match DirBuilder::new().mode(0o700).create(directory) {
                 Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
-                    return Err(unusable("make", folder, &error));
+                    return Err(unusable("make", directory, &error));
                 }
                 _ => {}
             }
@@ -211,11 +211,11 @@ impl DataDir {
     ///
     /// # Errors
     /// `NotFound`, `PermissionDenied`, `NoSpace`; `TooLarge` beyond 20,000 files and directories or 1 GiB.
-    pub fn snapshot(&self, folder: &Path) -> Result<Tree, SandboxError> {
-        let tree = self.inner.store.insert_tree(folder, &TreeOptions::default());
+    pub fn snapshot(&self, directory: &Path) -> Result<Tree, SandboxError> {
+        let tree = self.inner.store.insert_tree(directory, &TreeOptions::default());
         let tree = tree.map_err(|error| of_store(&error))?;
         for left in tree.skipped() {
-            let path = folder.join(&left.path);
+            let path = directory.join(&left.path);
             tracing::warn!(path = %path.display(), reason = %left.reason, "content was not installed in the sandbox");
         }
         Ok(tree)
@@ -238,17 +238,17 @@ impl DataDir {
     /// Fails for a writable directory that contains the data directory, or is in it without being a session's
     /// workspace.
     #[cfg(feature = "jail")]
-    pub(crate) fn check_writable(&self, folder: &Path, what: &str) -> Result<(), SandboxError> {
-        let lies_in = folder.strip_prefix(&self.inner.path).ok().filter(|inner| !is_workspace(inner));
+    pub(crate) fn check_writable(&self, directory: &Path, what: &str) -> Result<(), SandboxError> {
+        let lies_in = directory.strip_prefix(&self.inner.path).ok().filter(|inner| !is_workspace(inner));
         let how = match lies_in {
             Some(_) => "lies in",
-            None if self.inner.path.starts_with(folder) => "contains",
+            None if self.inner.path.starts_with(directory) => "contains",
             None => return Ok(()),
         };
         let message = format!(
-            "the {what} `{}` {how} the data folder `{}`, whose files commands could then change; choose another {what}, \
-             or another data folder",
-            folder.display(),
+            "the {what} `{}` {how} the data directory `{}`, whose files commands could then change; choose another {what}, \
+             or another data directory",
+            directory.display(),
             self.inner.path.display()
         );
         Err(SandboxError::new(SandboxErrorKind::PathNotAllowed, message))
@@ -257,16 +257,16 @@ impl DataDir {
     /// Fails for a visible directory that contains the data directory or is in it, because the data directory
     /// contains the files of other sessions.
     #[cfg(feature = "docker")]
-    pub(crate) fn check_apart(&self, folder: &Path, what: &str) -> Result<(), SandboxError> {
-        let how = match (folder.starts_with(&self.inner.path), self.inner.path.starts_with(folder)) {
+    pub(crate) fn check_apart(&self, directory: &Path, what: &str) -> Result<(), SandboxError> {
+        let how = match (directory.starts_with(&self.inner.path), self.inner.path.starts_with(directory)) {
             (true, _) => "lies in",
             (_, true) => "contains",
             _ => return Ok(()),
         };
         let message = format!(
-            "the {what} `{}` {how} the data folder `{}`, where the files of all sessions are; choose another {what}, or \
-             another data folder",
-            folder.display(),
+            "the {what} `{}` {how} the data directory `{}`, where the files of all sessions are; choose another {what}, or \
+             another data directory",
+            directory.display(),
             self.inner.path.display()
         );
         Err(SandboxError::new(SandboxErrorKind::PathNotAllowed, message))
@@ -274,16 +274,16 @@ impl DataDir {
 
     /// Whether a directory is a session's workspace in this data directory, or is in one.
     #[cfg(feature = "jail")]
-    pub(crate) fn is_workspace(&self, folder: &Path) -> bool {
-        folder.strip_prefix(&self.inner.path).is_ok_and(is_workspace)
+    pub(crate) fn is_workspace(&self, directory: &Path) -> bool {
+        directory.strip_prefix(&self.inner.path).is_ok_and(is_workspace)
     }
 
     /// Whether a directory, by its path without links, is exactly a session's own workspace, not something in it.
     #[cfg(feature = "jail")]
     #[must_use]
-    pub fn is_own_workspace(&self, folder: &Path) -> bool {
-        self.is_workspace(folder)
-            && folder.parent().and_then(Path::parent) == Some(self.inner.workspaces.path())
+    pub fn is_own_workspace(&self, directory: &Path) -> bool {
+        self.is_workspace(directory)
+            && directory.parent().and_then(Path::parent) == Some(self.inner.workspaces.path())
     }
 
     /// Completes a swap of this workspace with that of a warm sandbox ([`crate::WarmSandbox::claim`]) after a crash.
@@ -363,11 +363,11 @@ fn before(now: Timestamp, span: Duration) -> Timestamp {
 impl Drop for Inner {
     fn drop(&mut self) {
         let Some(temporary) = &mut self.temporary else { return };
-        let Some(folder) = temporary.folder.take() else { return };
+        let Some(directory) = temporary.directory.take() else { return };
         if !temporary.is_kept.load(Ordering::Acquire) {
             return;
         }
-        let _ = folder.keep();
+        let _ = directory.keep();
         for name in ["store", "sandboxes"] {
             let path = self.path.join(name);
             let removed = dir_id(&path).and_then(|id| remove_tree(&path, id));
@@ -419,5 +419,5 @@ fn unusable(doing: &str, path: &Path, error: &std::io::Error) -> SandboxError {
         _ => SandboxErrorKind::Unavailable,
     };
     let path = path.display();
-    SandboxError::new(kind, format!("sandboxes have no data folder: failed to {doing} `{path}`: {error}"))
+    SandboxError::new(kind, format!("sandboxes have no data directory: failed to {doing} `{path}`: {error}"))
 }

@@ -79,7 +79,7 @@ pub use jail::Jail;
 pub use local::Local;
 pub use proxy_gateway::{Gateway, Proxy, TunnelStream};
 pub use sandbox::Sandbox;
-pub use settings::context::{ExecutionContext, NetworkPolicy, SharedFolder, WorkspaceMount};
+pub use settings::context::{ExecutionContext, NetworkPolicy, SharedDir, WorkspaceMount};
 pub use settings::isolation::{Boundary, Isolation};
 pub use settings::layout::{ArtifactDir, HostAccess, Layout};
 pub use settings::limits::{DiskLimit, LimitError, Limits};

@@ -285,7 +285,7 @@ fn require_disk_limit(isolation: &Isolation, limits: &Limits) -> Result<(), Sand
     if limits.disk_limit() == DiskLimit::Watched || isolation.disk == Boundary::Enforced {
         return Ok(());
     }
-    let message = "the kernel cannot limit the disk of this kind of sandbox, or of one with further folders to write; take a \
+    let message = "the kernel cannot limit the disk of this kind of sandbox, or of one with further directories to write; take a \
                    jail of a host that is root, or have the guest watch over the disk";
     Err(SandboxError::new(SandboxErrorKind::NotEnforced, message))
 }

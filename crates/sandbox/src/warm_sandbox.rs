@@ -123,7 +123,7 @@ impl WarmSandbox {
         let sandbox = open.await?;
         if sandbox.host_access() != HostAccess::Mounted || sandbox.workspace_listener().is_none() {
             sandbox.cleanup().await;
-            let message = "a sandbox of this kind cannot be made before its session is there: it has none of the host's folders, or \
+            let message = "a sandbox of this kind cannot be made before its session is there: it has none of the host's directories, or \
                            no file system of its own";
             return Err(SandboxError::new(SandboxErrorKind::Unsupported, message));
         }
@@ -184,7 +184,7 @@ impl WarmSandbox {
             let content =
                 tokio::task::spawn_blocking(move || ClaimContent::from_context(&context, &data)).await;
             let content =
-                content.map_err(|error| unavailable("a session's folders cannot be inspected", error));
+                content.map_err(|error| unavailable("a session's directories cannot be inspected", error));
             let ClaimContent { workspace, items, layout } = content??;
             for item in items {
                 sandbox.install_content(item, options.clone()).await?;

@@ -1,4 +1,4 @@
-//! The folders of sandboxes on the host: made, filled, removed whatever is in them.
+//! The directories of sandboxes on the host: made, filled, removed whatever is in them.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panic")]
 
@@ -20,22 +20,22 @@ use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags};
 use tempfile::TempDir;
 
 struct Fixture {
-    folder: TempDir,
+    directory: TempDir,
     dirs: SandboxDirs,
     store: Store,
 }
 
 impl Fixture {
     fn new() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let dirs = SandboxDirs::open(folder.path()).unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let dirs = SandboxDirs::open(directory.path()).unwrap();
         let options = StoreOptions { durability: Durability::Process, ..StoreOptions::default() };
-        let store = Store::open_with(&folder.path().join("store"), options).unwrap();
-        Self { folder, dirs, store }
+        let store = Store::open_with(&directory.path().join("store"), options).unwrap();
+        Self { directory, dirs, store }
     }
 
     fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
+        self.directory.path().join(name)
     }
 
     fn tree(&self, files: &[(&str, &str)]) -> Tree {
@@ -59,8 +59,8 @@ impl Fixture {
     }
 }
 
-fn names(folder: &Path) -> Vec<String> {
-    let mut names: Vec<_> = fs::read_dir(folder)
+fn names(directory: &Path) -> Vec<String> {
+    let mut names: Vec<_> = fs::read_dir(directory)
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
         .collect();
@@ -143,7 +143,7 @@ fn many_hosts_create_and_sweep_concurrently() {
     let fixture = Fixture::new();
     thread::scope(|scope| {
         for _ in 0..4 {
-            let dirs = SandboxDirs::open(fixture.folder.path()).unwrap();
+            let dirs = SandboxDirs::open(fixture.directory.path()).unwrap();
             scope.spawn(move || {
                 for _ in 0..30 {
                     let dir = dirs.create().unwrap();
@@ -248,25 +248,25 @@ fn a_directory_is_removed_whatever_it_contains() {
 
 /// Deeper than any path can tell, and than descriptors suffice.
 #[test]
-fn a_deep_folder_is_removed() {
+fn a_deep_directory_is_removed() {
     const DEPTH: u32 = 2_000;
     let fixture = Fixture::new();
     let top = fixture.path("top");
     fs::create_dir(&top).unwrap();
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW;
-    let mut folder = rustix::fs::openat(CWD, &top, flags, Mode::empty()).unwrap();
+    let mut directory = rustix::fs::openat(CWD, &top, flags, Mode::empty()).unwrap();
     for _ in 0..DEPTH {
-        let file = rustix::fs::openat(&folder, "file", OFlags::CREATE | OFlags::WRONLY, Mode::RUSR);
+        let file = rustix::fs::openat(&directory, "file", OFlags::CREATE | OFlags::WRONLY, Mode::RUSR);
         drop(file.unwrap());
-        rustix::fs::mkdirat(&folder, "folder", Mode::RWXU).unwrap();
-        folder = rustix::fs::openat(&folder, "folder", flags, Mode::empty()).unwrap();
+        rustix::fs::mkdirat(&directory, "directory", Mode::RWXU).unwrap();
+        directory = rustix::fs::openat(&directory, "directory", flags, Mode::empty()).unwrap();
     }
     remove(&top).unwrap();
     assert!(!top.exists());
 }
 
 #[test]
-fn a_wide_folder_is_removed() {
+fn a_wide_directory_is_removed() {
     let fixture = Fixture::new();
     let top = fixture.path("top");
     fs::create_dir_all(top.join("in")).unwrap();
@@ -307,7 +307,7 @@ fn only_the_intended_directory_is_removed() {
 enum Entry {
     File,
     Link(String),
-    Folder(u32, Vec<(String, Entry)>),
+    Dir(u32, Vec<(String, Entry)>),
 }
 
 fn entry() -> impl Strategy<Value = Entry> {
@@ -319,17 +319,17 @@ fn entry() -> impl Strategy<Value = Entry> {
     ];
     leaf.prop_recursive(6, 60, 6, |inner| {
         let entries = prop::collection::vec(("[ab.]{1,3}", inner), 0..6);
-        (0..0o1000_u32, entries).prop_map(|(mode, entries)| Entry::Folder(mode, entries))
+        (0..0o1000_u32, entries).prop_map(|(mode, entries)| Entry::Dir(mode, entries))
     })
 }
 
 fn plant(path: &Path, entry: &Entry) {
-    // Names that are taken, and a folder's own, are left out.
+    // Names that are taken, and a directory's own, are left out.
     match entry {
         // Not through a link that has the name.
         Entry::File => drop(File::create_new(path)),
         Entry::Link(to) => drop(symlink(to, path)),
-        Entry::Folder(mode, entries) => {
+        Entry::Dir(mode, entries) => {
             if fs::create_dir(path).is_ok() {
                 for (name, entry) in entries.iter().filter(|(name, _)| name != "." && name != "..") {
                     plant(&path.join(name), entry);
@@ -345,16 +345,16 @@ proptest! {
 
     #[test]
     fn removal_is_complete_and_touches_nothing_else(entry in entry()) {
-        let folder = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().unwrap();
         for name in ["a", "b"] {
-            fs::write(folder.path().join(name), "stays").unwrap();
+            fs::write(directory.path().join(name), "stays").unwrap();
         }
-        let top = folder.path().join("top");
-        plant(&top, &Entry::Folder(0o700, vec![("a".to_owned(), entry)]));
+        let top = directory.path().join("top");
+        plant(&top, &Entry::Dir(0o700, vec![("a".to_owned(), entry)]));
         remove(&top).unwrap();
-        prop_assert_eq!(names(folder.path()), ["a", "b"]);
+        prop_assert_eq!(names(directory.path()), ["a", "b"]);
         let flags = AtFlags::SYMLINK_NOFOLLOW;
-        let stat = rustix::fs::statat(CWD, folder.path().join("a"), flags).unwrap();
+        let stat = rustix::fs::statat(CWD, directory.path().join("a"), flags).unwrap();
         prop_assert_eq!(stat.st_size, 5);
     }
 }

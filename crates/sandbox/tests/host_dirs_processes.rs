@@ -1,4 +1,4 @@
-//! Places whose host is killed, and folders in which something is mounted.
+//! Places whose host is killed, and directories in which something is mounted.
 //!
 //! Run without arguments it is the test; each part starts this program again with arguments, as the host that is killed, or
 //! in a mount namespace of its own (`unshare`, which ends with it).
@@ -65,20 +65,20 @@ fn the_content_dirs_of_a_killed_host_are_swept() {
 }
 
 fn mounts_are_not_entered() {
-    let folder = tempfile::tempdir().unwrap();
-    let top = folder.path().join("top");
+    let directory = tempfile::tempdir().unwrap();
+    let top = directory.path().join("top");
     for mount in ["direct", "deep/er/bound"] {
         fs::create_dir_all(top.join(mount)).unwrap();
     }
     fs::write(top.join("deep/file"), "goes").unwrap();
-    let source = folder.path().join("source");
+    let source = directory.path().join("source");
     fs::create_dir(&source).unwrap();
     fs::write(source.join("file"), "stays").unwrap();
     let prepare = "mount -t tmpfs tmpfs \"$1/direct\"; echo stays > \"$1/direct/file\"; \
                    mount --bind \"$1/../source\" \"$1/deep/er/bound\"";
     in_mount_namespace(prepare, "child-mounted", &top);
     // The mounts end with their namespace, so the directory can be removed.
-    assert!(folder.path().join("source/file").exists());
+    assert!(directory.path().join("source/file").exists());
     remove_tree(&top, dir_id(&top).unwrap()).unwrap();
 }
 

@@ -111,11 +111,11 @@ async fn a_jail_whose_process_outside_is_killed_leaves_nothing() {
 #[tokio::test]
 async fn a_workspace_keeps_its_owner() {
     if !is_root() {
-        // It could not give its folder away.
+        // It could not give its directory away.
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
-    let workspace = folder.path().join("workspace");
+    let dir = tempfile::tempdir().unwrap();
+    let workspace = dir.path().join("workspace");
     fs::create_dir(&workspace).unwrap();
     std::os::unix::fs::chown(&workspace, Some(1234), Some(2345)).unwrap();
     let sandbox =
@@ -134,11 +134,11 @@ struct UnmappableTmpfs(tempfile::TempDir);
 impl UnmappableTmpfs {
     #[expect(clippy::disallowed_methods, reason = "tests mount and unmount")]
     fn mount() -> Self {
-        let folder = tempfile::tempdir().unwrap();
+        let dir = tempfile::tempdir().unwrap();
         let mounted =
-            std::process::Command::new("mount").args(["-t", "ramfs", "none"]).arg(folder.path()).status();
+            std::process::Command::new("mount").args(["-t", "ramfs", "none"]).arg(dir.path()).status();
         assert!(mounted.unwrap().success());
-        Self(folder)
+        Self(dir)
     }
 }
 
@@ -168,7 +168,7 @@ async fn without_id_mapped_mounts_ownership_is_transferred_and_returned() {
             .unwrap()
     };
     let sandbox = open().await;
-    // Folders within folders, more than one could have open.
+    // Directories within directories, more than one could have open.
     let script = "stat -c %U . given; echo y >> given; \
                   perl -e 'for (1..3000) { mkdir \"d\"; chdir \"d\" or die } open my $f, \">\", \"z\" or die'";
     let outcome = sandbox.run(Command::bash(script), options()).await.unwrap();
@@ -204,9 +204,9 @@ fn the_suite_passes_for_an_unprivileged_host() {
         return;
     }
     // Where that user can reach it.
-    let folder = tempfile::tempdir().unwrap();
-    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
-    let program = folder.path().join("jail");
+    let dir = tempfile::tempdir().unwrap();
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let program = dir.path().join("jail");
     // By another process: what this one has open for writing, or a child forked just then, cannot be run.
     let copied =
         std::process::Command::new("cp").arg(std::env::current_exe().unwrap()).arg(&program).status();

@@ -21,28 +21,27 @@ use support::{PatientClock, descendants, host, options, rerun, soon, test_parame
 const UNPRIVILEGED: [&str; 8] =
     ["unshare", "--user", "--map-user=1234", "--map-group=1234", "--keep-caps", "--mount", "sh", "-c"];
 
-/// Runs this test again after `preparation`, a shell script, in namespaces of its own. It is told its folder.
+/// Runs this test again after `preparation`, a shell script, in namespaces of its own. It is told its directory.
 #[track_caller]
 fn rerun_in_namespaces(test: &str, preparation: &str) {
     test_support::need_user_namespaces();
-    let folder = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     for name in ["workspace", "tmp"] {
-        fs::create_dir(folder.path().join(name)).unwrap();
+        fs::create_dir(dir.path().join(name)).unwrap();
     }
     let script = format!("set -e; {preparation}; exec setpriv --inh-caps=-all --ambient-caps=-all \"$@\"");
     let prefix = [&UNPRIVILEGED[..], &[script.as_str(), "sh"]].concat();
-    let mut command = rerun(&prefix, test, folder.path().to_str().unwrap());
-    let outcome =
-        command.current_dir(folder.path()).env("TMPDIR", folder.path().join("tmp")).output().unwrap();
+    let mut command = rerun(&prefix, test, dir.path().to_str().unwrap());
+    let outcome = command.current_dir(dir.path()).env("TMPDIR", dir.path().join("tmp")).output().unwrap();
     let output = String::from_utf8_lossy(&outcome.stdout);
     let is_good = outcome.status.success() && output.contains("1 passed");
     assert!(is_good, "{output}{}", String::from_utf8_lossy(&outcome.stderr));
     // No sandbox leaves files in its temporary directory.
-    assert_eq!(fs::read_dir(folder.path().join("tmp")).unwrap().count(), 0);
+    assert_eq!(fs::read_dir(dir.path().join("tmp")).unwrap().count(), 0);
 }
 
-async fn open(folder: &str) -> Result<Sandbox, SandboxError> {
-    let context = ExecutionContext::new(Path::new(folder).join("workspace"));
+async fn open(dir: &str) -> Result<Sandbox, SandboxError> {
+    let context = ExecutionContext::new(Path::new(dir).join("workspace"));
     Sandbox::open(&Jail::new(host()), &context, Arc::new(PatientClock), soon(120)).await
 }
 
@@ -53,21 +52,21 @@ async fn bash(sandbox: &Sandbox, script: &str) -> (CommandEnd, String) {
 
 #[tokio::test]
 async fn without_user_namespaces_opening_a_jail_fails_with_a_hint() {
-    let Some(folder) = test_parameters() else {
+    let Some(dir) = test_parameters() else {
         return rerun_in_namespaces(
             "without_user_namespaces_opening_a_jail_fails_with_a_hint",
             "echo 0 > /proc/sys/user/max_user_namespaces",
         );
     };
     for _ in 0..3 {
-        let error = open(&folder).await.unwrap_err();
+        let error = open(&dir).await.unwrap_err();
         assert_eq!(error.kind(), SandboxErrorKind::Unavailable);
         let message = error.to_string();
         assert!(message.contains("`sysctl user.max_user_namespaces=15000` switches them on"), "{message}");
     }
     assert!(descendants(std::process::id()).is_empty());
     // The kind that isolates nothing is there, for those who ask for it by name.
-    let context = ExecutionContext::new(Path::new(&folder).join("workspace"));
+    let context = ExecutionContext::new(Path::new(&dir).join("workspace"));
     let local = Local::without_isolation(host());
     let sandbox = Sandbox::open(&local, &context, Arc::new(SystemClock), soon(60)).await.unwrap();
     assert_eq!(bash(&sandbox, "echo well").await, (CommandEnd::Exited(0), "well\n".to_owned()));
@@ -76,14 +75,14 @@ async fn without_user_namespaces_opening_a_jail_fails_with_a_hint() {
 
 #[tokio::test]
 async fn at_the_namespace_limit_the_next_jail_waits_for_another_to_end() {
-    let Some(folder) = test_parameters() else {
+    let Some(dir) = test_parameters() else {
         return rerun_in_namespaces(
             "at_the_namespace_limit_the_next_jail_waits_for_another_to_end",
             "echo 1 > /proc/sys/user/max_user_namespaces",
         );
     };
-    let first = open(&folder).await.unwrap();
-    let error = open(&folder).await.unwrap_err();
+    let first = open(&dir).await.unwrap();
+    let error = open(&dir).await.unwrap_err();
     assert_eq!(error.kind(), SandboxErrorKind::Unavailable);
     assert!(error.to_string().contains("end other sandboxes") && error.is_retryable(), "{error}");
     assert_eq!(bash(&first, "echo well").await, (CommandEnd::Exited(0), "well\n".to_owned()));
@@ -91,7 +90,7 @@ async fn at_the_namespace_limit_the_next_jail_waits_for_another_to_end() {
     // The kernel gives a namespace back some time after its last process.
     let deadline = soon(60);
     let next = loop {
-        match open(&folder).await {
+        match open(&dir).await {
             Ok(next) => break next,
             Err(error) => assert!(!SystemClock.remaining(deadline).is_zero(), "{error}"),
         }
@@ -102,13 +101,13 @@ async fn at_the_namespace_limit_the_next_jail_waits_for_another_to_end() {
 
 #[tokio::test]
 async fn a_full_disk_is_reported_and_can_be_cleared() {
-    let Some(folder) = test_parameters() else {
+    let Some(dir) = test_parameters() else {
         return rerun_in_namespaces(
             "a_full_disk_is_reported_and_can_be_cleared",
             "mount -t tmpfs -o size=1m,mode=777 tmpfs workspace",
         );
     };
-    let sandbox = open(&folder).await.unwrap();
+    let sandbox = open(&dir).await.unwrap();
     let large = vec![b'x'; 2 << 20];
     let error = sandbox.create_file("large", &large, options()).await.unwrap_err();
     assert_eq!(error.kind(), SandboxErrorKind::NoSpace, "{error}");
@@ -125,26 +124,26 @@ async fn a_full_disk_is_reported_and_can_be_cleared() {
 
 #[tokio::test]
 async fn without_space_for_temporary_files_output_is_truncated_and_counted() {
-    let Some(folder) = test_parameters() else {
+    let Some(dir) = test_parameters() else {
         return rerun_in_namespaces(
             "without_space_for_temporary_files_output_is_truncated_and_counted",
             "mount -t tmpfs -o size=64k,mode=777 tmpfs tmp",
         );
     };
-    let sandbox = open(&folder).await.unwrap();
+    let sandbox = open(&dir).await.unwrap();
     let script = "head -c 300000 /dev/zero | tr '\\0' x; echo end";
     let outcome = sandbox.run(conjure_sandbox::Command::bash(script), options()).await.unwrap();
     assert_eq!((outcome.end, outcome.stdout.total), (CommandEnd::Exited(0), 300_004));
     assert!(outcome.stdout.tail.ends_with(b"xend\n") && outcome.stdout.spilled < 300_004);
     assert_eq!(bash(&sandbox, "echo well").await, (CommandEnd::Exited(0), "well\n".to_owned()));
     sandbox.cleanup().await;
-    // Not even a folder can be made.
+    // Not even a directory can be made.
     for number in 0.. {
-        if fs::write(Path::new(&folder).join("tmp").join(number.to_string()), [0; 4096]).is_err() {
+        if fs::write(Path::new(&dir).join("tmp").join(number.to_string()), [0; 4096]).is_err() {
             break;
         }
     }
-    match open(&folder).await {
+    match open(&dir).await {
         Ok(sandbox) => {
             assert_eq!(bash(&sandbox, "echo well").await, (CommandEnd::Exited(0), "well\n".to_owned()));
             sandbox.cleanup().await;

@@ -78,8 +78,8 @@ async fn cleanup_removes_spilled_output() {
 #[tokio::test]
 async fn artifacts_are_copies_that_the_guest_does_not_write() {
     let fixture = Fixture::of(&LocalKind).await;
-    let folder = tempfile::tempdir().unwrap();
-    let store = Store::open(folder.path()).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path()).unwrap();
     let digest = store.insert_bytes(b"a,b\n", FileMode::Plain).unwrap().digest;
     let sales = ContentItem::file(ContentDir::Artifacts, "sales.csv", &store, digest, FileMode::Plain);
     assert_eq!(fixture.sandbox.layout().artifacts, ArtifactDir::PerSandbox);

@@ -28,10 +28,10 @@ pub enum ReloadError {
         reason: String,
     },
     /// A directory contains no skill.
-    #[error("`[serve.skills]`: the folder {} has no file `SKILL.md`", folder.display())]
+    #[error("`[serve.skills]`: the directory {} has no file `SKILL.md`", dir.display())]
     Skill {
         /// The directory.
-        folder: PathBuf,
+        dir: PathBuf,
     },
 }
 
@@ -69,11 +69,9 @@ impl ServerHandle {
                 .check_model(tenant, model)
                 .map_err(|error| ReloadError::Model { model: model.clone(), reason: error.to_string() })?;
         }
-        for folder in
-            settings.skills.values().filter(|folder| former.skills.values().all(|old| old != *folder))
-        {
-            if !tokio::fs::try_exists(folder.join("SKILL.md")).await.unwrap_or(false) {
-                return Err(ReloadError::Skill { folder: folder.clone() });
+        for dir in settings.skills.values().filter(|dir| former.skills.values().all(|old| old != *dir)) {
+            if !tokio::fs::try_exists(dir.join("SKILL.md")).await.unwrap_or(false) {
+                return Err(ReloadError::Skill { dir: dir.clone() });
             }
         }
         if let (Some(tls), Some(certificate)) = (&state.connections.tls, certificate) {

@@ -50,13 +50,13 @@ macro_rules! rules {
 rules! {
     /// The path to a skill or a scope does not exist.
     PathMissing = "path-missing",
-    /// The path to a skill or a scope is not a folder.
+    /// The path to a skill or a scope is not a directory.
     NotADirectory = "not-a-directory",
-    /// The folder has no `SKILL.md`.
+    /// The directory has no `SKILL.md`.
     SkillFileMissing = "skill-file-missing",
-    /// `SKILL.md` is a folder, a device, a pipe, or a link that leads out of the skill.
+    /// `SKILL.md` is a directory, a device, a pipe, or a link that leads out of the skill.
     SkillFileKind = "skill-file-kind",
-    /// The file or folder cannot be read.
+    /// The file or directory cannot be read.
     Unreadable = "unreadable",
     /// The file is larger than the limit.
     FileTooLarge = "file-too-large",
@@ -90,9 +90,9 @@ rules! {
     NameDoubleHyphen = "name-double-hyphen",
     /// The `name` has other characters than letters, digits and hyphens.
     NameCharacters = "name-characters",
-    /// The `name` cannot be a folder's.
+    /// The `name` cannot be a directory's.
     NameUnsafe = "name-unsafe",
-    /// The `name` differs from the folder's.
+    /// The `name` differs from the directory's.
     NameDirectoryMismatch = "name-directory-mismatch",
     /// There is no `description`.
     DescriptionMissing = "description-missing",
@@ -146,7 +146,7 @@ rules! {
     NameCollision = "name-collision",
     /// A scope is not trusted, so its skills are not loaded.
     ScopeUntrusted = "scope-untrusted",
-    /// A scope has more or deeper folders than the limits allow.
+    /// A scope has more or deeper directories than the limits allow.
     ScopeBounds = "scope-bounds",
     /// A link leads out of its scope, which is not allowed.
     ScopeLink = "scope-link",
@@ -200,7 +200,7 @@ pub struct Diagnostic {
 }
 
 impl Diagnostic {
-    /// Creates a finding about a whole file or folder.
+    /// Creates a finding about a whole file or directory.
     #[must_use]
     pub fn new(
         rule: RuleId,
@@ -243,7 +243,7 @@ impl Diagnostic {
         &self.message
     }
 
-    /// The file or folder. Empty when a text without a file was parsed.
+    /// The file or directory. Empty when a text without a file was parsed.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path

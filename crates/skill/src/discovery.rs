@@ -1,8 +1,8 @@
-//! Discovery: finds skills in the folders where people keep them.
+//! Discovery: finds skills in the directories where people keep them.
 //!
 //! Each scope is scanned, and the results are sorted by path. Of several skills with one name, the one of the highest
 //! rank is used. A package is unpacked at once, because a sandbox needs its files, and so later steps cannot fail. It
-//! counts as a folder in the [`DiscoveryLimits`]. Packages are unpacked one by one, in the order of paths. So only
+//! counts as a directory in the [`DiscoveryLimits`]. Packages are unpacked one by one, in the order of paths. So only
 //! this order decides which packages fit into the disk budget.
 
 use std::collections::BTreeMap;
@@ -38,10 +38,10 @@ pub enum Trust {
     Untrusted,
 }
 
-/// A folder to search for skills.
+/// A directory to search for skills.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Scope {
-    /// The folder. It may also be a skill or a `.skill` package.
+    /// The directory. It may also be a skill or a `.skill` package.
     pub path: PathBuf,
     /// Its kind: the rank of its skills.
     pub kind: ScopeKind,
@@ -92,7 +92,7 @@ impl RankedSkills {
                     self.seen_names.insert(name.to_owned(), self.skills.len());
                     self.skills.push(skill);
                 }
-                // The same folder or package, reached by two scopes.
+                // The same directory or package, reached by two scopes.
                 Some(first) if first.source() == skill.source() => {}
                 Some(first) => diagnostics.push(collision(first, &skill)),
             }
@@ -100,16 +100,16 @@ impl RankedSkills {
     }
 }
 
-/// Returns the folders of all skills in a folder, and the `.skill` packages, sorted by path. They need not be
+/// Returns the directories of all skills in a directory, and the `.skill` packages, sorted by path. They need not be
 /// valid.
 ///
 /// # Errors
-/// When it does not exist or is not a folder.
+/// When it does not exist or is not a directory.
 pub fn scan_directory(path: impl AsRef<Path>, limits: DiscoveryLimits) -> Result<Vec<PathBuf>, SkillError> {
     let scanner = ScopeScanner::new(resolve(path.as_ref())?, limits, |candidate: &SkillCandidate| {
         match candidate.kind {
             CandidateKind::Package => Ok(Some(())),
-            CandidateKind::Folder => open_skill_file(&candidate.path).map(|file| file.map(|_| ())),
+            CandidateKind::Dir => open_skill_file(&candidate.path).map(|file| file.map(|_| ())),
         }
     });
     let mut paths: Vec<_> = scanner.run().found.into_iter().map(|(path, _)| path).collect();
@@ -119,7 +119,7 @@ pub fn scan_directory(path: impl AsRef<Path>, limits: DiscoveryLimits) -> Result
 
 /// The result of opening a scope.
 pub(crate) enum ScopeAccess {
-    /// The scope can be scanned from this folder.
+    /// The scope can be scanned from this directory.
     Open(SkillCandidate),
     /// The scope does not exist or is not trusted: it has no skills.
     Closed,
@@ -143,7 +143,7 @@ pub(crate) fn open_scope(scope: &Scope, diagnostics: &mut Vec<Diagnostic>) -> Sc
             access
         }
         Ok(_) if scope.trust == Trust::Untrusted => {
-            let message = "the skills of this folder are not loaded, because it is not trusted";
+            let message = "the skills of this directory are not loaded, because it is not trusted";
             let path = &scope.path;
             diagnostics.push(Diagnostic::new(RuleId::ScopeUntrusted, Severity::Warning, message, path));
             ScopeAccess::Closed
@@ -152,8 +152,8 @@ pub(crate) fn open_scope(scope: &Scope, diagnostics: &mut Vec<Diagnostic>) -> Sc
     }
 }
 
-/// Loads the skill in a folder, if the folder is a skill.
-pub(crate) fn load_folder(candidate: &SkillCandidate, mode: Mode) -> Result<Option<Skill>, SkillError> {
+/// Loads the skill in a directory, if the directory is a skill.
+pub(crate) fn load_dir(candidate: &SkillCandidate, mode: Mode) -> Result<Option<Skill>, SkillError> {
     let Some((name, file)) = open_skill_file(&candidate.path)? else { return Ok(None) };
     Skill::read(candidate.path.clone(), name, &candidate.name, file, mode).map(Some)
 }
@@ -174,15 +174,15 @@ fn collision(first: &Skill, second: &Skill) -> Diagnostic {
     Diagnostic::new(RuleId::NameCollision, Severity::Warning, message, second.source())
 }
 
-/// Opens the `SKILL.md` of a folder, if there is one. The folder's path contains no link.
-fn open_skill_file(folder: &Path) -> Result<Option<(&'static str, RegularFile)>, SkillError> {
+/// Opens the `SKILL.md` of a directory, if there is one. The directory's path contains no link.
+fn open_skill_file(dir: &Path) -> Result<Option<(&'static str, RegularFile)>, SkillError> {
     for name in SKILL_FILES {
-        match open_direct(&folder.join(name)) {
+        match open_direct(&dir.join(name)) {
             Ok(file) => return Ok(Some((name, file))),
             Err(SkillError::FileNotFound { .. }) => {}
             // It may be a link within the skill.
             Err(SkillError::PathNotAllowed { .. }) => {
-                return match find_skill_file(folder) {
+                return match find_skill_file(dir) {
                     Err(SkillError::NotFound { .. }) => Ok(None),
                     other => other.map(Some),
                 };

@@ -10,7 +10,7 @@ use crate::package::{PackageProblem, display_name};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SkillError {
-    /// There is no skill at this path, or no folder to search.
+    /// There is no skill at this path, or no directory to search.
     #[error("no skill at `{}`: {missing}", path.display())]
     NotFound {
         /// The path that does not exist or is not a skill.
@@ -42,10 +42,10 @@ pub enum SkillError {
         /// All findings, at least one of them an error.
         diagnostics: Vec<Diagnostic>,
     },
-    /// The folder does not have the structure of a skill.
+    /// The directory does not have the structure of a skill.
     #[error("invalid skill at `{}`: {reason}", path.display())]
     InvalidStructure {
-        /// The folder or file.
+        /// The directory or file.
         path: PathBuf,
         /// What is wrong.
         reason: String,
@@ -59,7 +59,7 @@ pub enum SkillError {
     /// The operating system denies the permission.
     #[error("may not read `{}`: change its permissions or run as its owner", path.display())]
     PermissionDenied {
-        /// The file or folder.
+        /// The file or directory.
         path: PathBuf,
     },
     /// The path leads out of the skill, or is not a regular file.
@@ -102,7 +102,7 @@ pub enum SkillError {
     /// The file could not be written.
     #[error("could not write `{}`", path.display())]
     Write {
-        /// The file or folder.
+        /// The file or directory.
         path: PathBuf,
         /// The system error.
         source: io::Error,
@@ -110,7 +110,7 @@ pub enum SkillError {
     /// Another system error.
     #[error("could not read `{}`", path.display())]
     Io {
-        /// The file or folder.
+        /// The file or directory.
         path: PathBuf,
         /// The system error.
         source: io::Error,
@@ -124,11 +124,11 @@ pub enum Missing {
     /// Nothing is at the path.
     #[error("the path does not exist")]
     Path,
-    /// Something exists, but it is neither a folder nor a `SKILL.md`.
-    #[error("it is neither a folder nor a `SKILL.md`")]
-    Folder,
-    /// The folder has no `SKILL.md`.
-    #[error("the folder has no `SKILL.md`")]
+    /// Something exists, but it is neither a directory nor a `SKILL.md`.
+    #[error("it is neither a directory nor a `SKILL.md`")]
+    Dir,
+    /// The directory has no `SKILL.md`.
+    #[error("the directory has no `SKILL.md`")]
     SkillFile,
 }
 
@@ -221,7 +221,7 @@ impl SkillError {
             | Self::UnsupportedManifest { .. } => (RuleId::FrontmatterSyntax, String::new()),
             Self::NotFound { path, missing } => match missing {
                 Missing::Path => (RuleId::PathMissing, format!("Path does not exist: {}", path.display())),
-                Missing::Folder => (RuleId::NotADirectory, format!("Not a directory: {}", path.display())),
+                Missing::Dir => (RuleId::NotADirectory, format!("Not a directory: {}", path.display())),
                 Missing::SkillFile => {
                     (RuleId::SkillFileMissing, "Missing required file: SKILL.md".to_owned())
                 }

@@ -1,7 +1,7 @@
-//! Skills: a skill is a folder with a `SKILL.md`. This crate reads, validates, finds and catalogues skills.
+//! Skills: a skill is a directory with a `SKILL.md`. This crate reads, validates, finds and catalogues skills.
 //!
 //! Parsing is pure ([`Frontmatter::parse`]). Loading reads no more than it needs ([`Skill::load`]). Every file of
-//! a skill is read beneath a handle of its folder.
+//! a skill is read beneath a handle of its directory.
 
 mod allowed_tools;
 mod catalog;

@@ -3,15 +3,15 @@
 //!
 //! A skill is removed only when its removal is proven: see `removal`.
 //!
-//! State: for each skill's folder or package, the file metadata when it was last read (its *fingerprint*), and the
+//! State: for each skill's directory or package, the file metadata when it was last read (its *fingerprint*), and the
 //! last good version. All of it is a cache. After a crash, the first reload reads everything.
 //!
 //! A fingerprint misses an edit that leaves size, inode and both times of a file unchanged. Such an edit happens
 //! within the same tick of the file system's clock as the last read. Files other than `SKILL.md` and the manifest
-//! beside it do not matter for the catalog, since they are read on demand. When the skill's own folder gains or
+//! beside it do not matter for the catalog, since they are read on demand. When the skill's own directory gains or
 //! loses an entry, `SKILL.md` is read again.
 //!
-//! The last good version of a folder is its metadata: instructions and files are read on demand, as they are then.
+//! The last good version of a directory is its metadata: instructions and files are read on demand, as they are then.
 //! The last good version of a package is complete, since it was unpacked.
 
 mod removal;
@@ -26,7 +26,7 @@ use conjure_base::FileFingerprint;
 use crate::catalog::Catalog;
 use crate::diagnostic::{Diagnostic, RuleId, Severity};
 use crate::discovery::{
-    Discovery, RankedSkills, Scope, ScopeAccess, by_rank, findings_at, load_folder, open_scope,
+    Discovery, RankedSkills, Scope, ScopeAccess, by_rank, findings_at, load_dir, open_scope,
 };
 use crate::error::SkillError;
 use crate::fields::name::SkillName;
@@ -87,11 +87,11 @@ pub fn discover(scopes: &[Scope], limits: DiscoveryLimits, mode: Mode) -> Discov
     Discovery { skills, diagnostics: loaded.diagnostics }
 }
 
-/// Loads the metadata of all skills in these folders, leniently, with the default limits. Earlier folders have the
+/// Loads the metadata of all skills in these directories, leniently, with the default limits. Earlier directories have the
 /// higher rank.
 ///
 /// # Errors
-/// When one of the folders does not exist or is not a folder.
+/// When one of the directories does not exist or is not a directory.
 pub fn load_all(paths: impl IntoIterator<Item = impl Into<PathBuf>>) -> Result<Discovery, SkillError> {
     let scopes: Vec<_> = paths.into_iter().map(Scope::named).collect();
     for scope in &scopes {
@@ -118,8 +118,8 @@ impl Reloader {
     /// Checks all skills, and reads those again that changed since the last call. Like [`discover`], it never fails.
     ///
     /// A skill that was good and is broken now stays in the catalog unchanged. So does a skill that cannot be read
-    /// any more: beneath an unreadable folder, behind a broken link, or beyond the limits. A skill is removed only
-    /// when that is proven. Either its `SKILL.md` or package does not exist, or all folders and links that led to
+    /// any more: beneath an unreadable directory, behind a broken link, or beyond the limits. A skill is removed only
+    /// when that is proven. Either its `SKILL.md` or package does not exist, or all directories and links that led to
     /// it were read and no longer do.
     pub fn reload(&mut self) -> Reload {
         let LoadedScopes { skills, broken, diagnostics } = self.load_scopes();
@@ -190,13 +190,13 @@ struct LoadedScopes {
 /// The cached state of a scope.
 #[derive(Debug, Default)]
 struct ScopeCache {
-    /// The skills, by the path of their folder or package.
+    /// The skills, by the path of their directory or package.
     skills: HashMap<PathBuf, CachedSkill>,
     /// The links that were followed, with their targets.
     links: HashMap<PathBuf, PathBuf>,
 }
 
-/// The cached state of a skill's folder or package.
+/// The cached state of a skill's directory or package.
 #[derive(Debug, Clone)]
 struct CachedSkill {
     /// The name under which it was found.
@@ -259,8 +259,8 @@ struct SkillFingerprint {
     content: FileFingerprint,
     /// Of the manifest beside the `SKILL.md`, if there is one.
     manifest: Option<FileFingerprint>,
-    /// Of the folder; a package has none.
-    folder: Option<FileFingerprint>,
+    /// Of the directory; a package has none.
+    dir: Option<FileFingerprint>,
 }
 
 impl SkillFingerprint {
@@ -268,12 +268,12 @@ impl SkillFingerprint {
     fn of(candidate: &SkillCandidate) -> Option<Self> {
         match candidate.kind {
             CandidateKind::Package => {
-                Some(Self { content: fingerprint(&candidate.path)?, manifest: None, folder: None })
+                Some(Self { content: fingerprint(&candidate.path)?, manifest: None, dir: None })
             }
-            CandidateKind::Folder => {
+            CandidateKind::Dir => {
                 let content = SKILL_FILES.iter().find_map(|name| fingerprint(&candidate.path.join(name)))?;
                 let manifest = fingerprint(&candidate.path.join(SIDECAR_FILE));
-                Some(Self { content, manifest, folder: Some(fingerprint(&candidate.path)?) })
+                Some(Self { content, manifest, dir: Some(fingerprint(&candidate.path)?) })
             }
         }
     }
@@ -420,7 +420,7 @@ fn check_candidate(
     if candidate.kind == CandidateKind::Package {
         return Ok(Some(CheckResult::Package(candidate.name.clone(), fingerprint)));
     }
-    let outcome = match load_folder(candidate, mode).transpose() {
+    let outcome = match load_dir(candidate, mode).transpose() {
         None => return Ok(None),
         // On a system error, it is unknown whether this is a skill. The scan decides.
         Some(Err(error @ (SkillError::PermissionDenied { .. } | SkillError::Io { .. }))) => {

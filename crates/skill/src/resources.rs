@@ -1,5 +1,5 @@
 //! The files of a skill beside its `SKILL.md`. They are listed, read and digested on demand, always beneath the
-//! handle of its folder.
+//! handle of its directory.
 
 use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt as _;
@@ -14,15 +14,15 @@ use crate::skill::{SKILL_FILES, Skill};
 /// The maximum size that [`Skill::read_resource`] reads, in bytes.
 pub const MAX_RESOURCE_BYTES: u64 = 32 * 1024 * 1024;
 
-/// The maximum number of files and folders of a skill.
+/// The maximum number of files and directories of a skill.
 const MAX_ENTRIES: usize = 20_000;
 
-/// The maximum depth of a skill's folders.
+/// The maximum depth of a skill's directories.
 const MAX_DEPTH: usize = 32;
 
-/// Folders without resources: those of version control, and those that tools create. Their files still count in
+/// Directories without resources: those of version control, and those that tools create. Their files still count in
 /// the digest, except for version control.
-const TOOL_FOLDERS: [&str; 3] = [VERSION_CONTROL, "node_modules", "__pycache__"];
+const TOOL_DIRS: [&str; 3] = [VERSION_CONTROL, "node_modules", "__pycache__"];
 const VERSION_CONTROL: &str = ".git";
 
 /// A file of a skill.
@@ -33,7 +33,7 @@ pub struct Resource {
 }
 
 impl Resource {
-    /// Its path, relative to the skill's folder.
+    /// Its path, relative to the skill's directory.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
@@ -96,7 +96,7 @@ pub struct SkillDigests {
 }
 
 impl SkillDigests {
-    /// The digest of each file by its path, relative to the skill's folder.
+    /// The digest of each file by its path, relative to the skill's directory.
     #[must_use]
     pub const fn files(&self) -> &BTreeMap<PathBuf, Digest> {
         &self.files
@@ -120,15 +120,15 @@ impl SkillDigests {
 }
 
 impl Skill {
-    /// Lists its files. A link counts if it leads to a regular file within the skill. Pipes, devices and folders
+    /// Lists its files. A link counts if it leads to a regular file within the skill. Pipes, devices and directories
     /// of tools (`.git`, `node_modules`, `__pycache__`) do not count.
     ///
     /// # Errors
-    /// When a folder cannot be listed, or there are more than 20,000 entries or 32 levels.
+    /// When a directory cannot be listed, or there are more than 20,000 entries or 32 levels.
     pub fn resources(&self) -> Result<Resources, SkillError> {
         let root = DirHandle::open(self.root_dir())?;
         let mut resources = Resources::default();
-        walk(&root, self.root_dir(), &TOOL_FOLDERS, |path, kind| {
+        walk(&root, self.root_dir(), &TOOL_DIRS, |path, kind| {
             let is_skill_file = SKILL_FILES.iter().any(|name| path == Path::new(name));
             if is_skill_file || kind == EntryKind::Other {
                 return Ok(());
@@ -158,10 +158,10 @@ impl Skill {
         Ok(resources)
     }
 
-    /// Reads a file of the skill, by its path relative to the skill's folder.
+    /// Reads a file of the skill, by its path relative to the skill's directory.
     ///
     /// # Errors
-    /// When it does not exist, leads out of the folder (by `..`, as an absolute path, or through a link), is not a plain
+    /// When it does not exist, leads out of the directory (by `..`, as an absolute path, or through a link), is not a plain
     /// file, cannot be read, or is larger than [`MAX_RESOURCE_BYTES`].
     pub fn read_resource(&self, relative: impl AsRef<Path>) -> Result<Vec<u8>, SkillError> {
         self.read_resource_up_to(relative, MAX_RESOURCE_BYTES)
@@ -201,7 +201,7 @@ impl Skill {
     /// the skill counts with that file's content, any other link with its target path.
     ///
     /// # Errors
-    /// When a file or folder cannot be read, or there are more than 20,000 entries or 32 levels.
+    /// When a file or directory cannot be read, or there are more than 20,000 entries or 32 levels.
     pub fn digests(&self) -> Result<SkillDigests, SkillError> {
         let root = DirHandle::open(self.root_dir())?;
         let mut files = BTreeMap::new();
@@ -241,8 +241,8 @@ fn digest_of(root: &DirHandle, path: &Path) -> Result<Digest, SkillError> {
     }
 }
 
-/// Visits everything beneath a folder that is not a folder, with its relative path. Does not follow links to
-/// folders.
+/// Visits everything beneath a directory that is not a directory, with its relative path. Does not follow links to
+/// directories.
 pub(crate) fn walk(
     root: &DirHandle,
     root_dir: &Path,
@@ -251,17 +251,17 @@ pub(crate) fn walk(
 ) -> Result<(), SkillError> {
     let mut pending = vec![(PathBuf::new(), 0)];
     let mut count = 0;
-    while let Some((folder, depth)) = pending.pop() {
-        let relative = if folder.as_os_str().is_empty() { Path::new(".") } else { &folder };
-        let handle = root.open_folder(relative)?;
-        for entry in entries(&handle, &root_dir.join(&folder))? {
+    while let Some((dir, depth)) = pending.pop() {
+        let relative = if dir.as_os_str().is_empty() { Path::new(".") } else { &dir };
+        let handle = root.open_dir(relative)?;
+        for entry in entries(&handle, &root_dir.join(&dir))? {
             count += 1;
             if count > MAX_ENTRIES || depth > MAX_DEPTH {
                 let reason =
-                    format!("it has more than {MAX_ENTRIES} files and folders, or {MAX_DEPTH} levels");
+                    format!("it has more than {MAX_ENTRIES} files and directories, or {MAX_DEPTH} levels");
                 return Err(SkillError::InvalidStructure { path: root_dir.to_owned(), reason });
             }
-            let path = folder.join(&entry.name);
+            let path = dir.join(&entry.name);
             match entry.kind {
                 EntryKind::Dir if skipped.iter().any(|skipped| entry.name == *skipped) => {}
                 EntryKind::Dir => pending.push((path, depth + 1)),

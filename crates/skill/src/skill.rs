@@ -1,7 +1,7 @@
 //! A loaded skill. Its metadata is in memory; its body and files are read on demand.
 //!
-//! A [`Skill`] describes a folder that others may change. Each read returns the current content. A skill from a
-//! package has a private folder, which the last clone removes.
+//! A [`Skill`] describes a directory that others may change. Each read returns the current content. A skill from a
+//! package has a private directory, which the last clone removes.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -37,21 +37,21 @@ pub struct Skill {
     location: PathBuf,
     root_dir: PathBuf,
     diagnostics: Box<[Diagnostic]>,
-    /// The package it was unpacked from. It keeps the unpacked folder.
+    /// The package it was unpacked from. It keeps the unpacked directory.
     origin: Option<PackageOrigin>,
 }
 
 impl Skill {
-    /// Loads a skill. `path` is its folder or its `SKILL.md`. Only the part with the frontmatter is read; in
+    /// Loads a skill. `path` is its directory or its `SKILL.md`. Only the part with the frontmatter is read; in
     /// strict mode the whole file, because all of it must be UTF-8.
     ///
     /// # Errors
-    /// When there is no folder or no `SKILL.md`, when it is not a regular file within the folder, cannot be read,
+    /// When there is no directory or no `SKILL.md`, when it is not a regular file within the directory, cannot be read,
     /// or its frontmatter breaks a rule of the mode.
     pub fn load(path: impl AsRef<Path>, mode: Mode) -> Result<Self, SkillError> {
         let location = SkillLocation::find(path.as_ref())?;
         let (file_name, file) = find_skill_file(&location.root_dir)?;
-        Self::read(location.root_dir, file_name, &location.folder_name, file, mode)
+        Self::read(location.root_dir, file_name, &location.dir_name, file, mode)
     }
 
     /// Creates a skill from a frontmatter, without reading a file. `location` is the path of its `SKILL.md`, which
@@ -67,7 +67,7 @@ impl Skill {
     pub(crate) fn read(
         root_dir: PathBuf,
         file_name: &str,
-        folder_name: &OsStr,
+        dir_name: &OsStr,
         mut file: RegularFile,
         mode: Mode,
     ) -> Result<Self, SkillError> {
@@ -76,10 +76,10 @@ impl Skill {
             Mode::Strict => file.read_all(MAX_SKILL_FILE_BYTES)?,
             Mode::Lenient => read_head(&mut file)?,
         };
-        let folder_name = folder_name.to_string_lossy();
-        let folder = frontmatter::ExpectedName::Named(&folder_name);
+        let dir_name = dir_name.to_string_lossy();
+        let dir = frontmatter::ExpectedName::Named(&dir_name);
         let parsed = match text(&bytes, SKILL_FILES[0]) {
-            Ok(content) => Frontmatter::parse_in(content, mode, folder),
+            Ok(content) => Frontmatter::parse_in(content, mode, dir),
             Err(finding) => Err(finding.into()),
         };
         let (frontmatter, _, findings) = parsed.map_err(|FrontmatterError { diagnostics }| {
@@ -146,7 +146,7 @@ impl Skill {
         &self.location
     }
 
-    /// The absolute, resolved folder of its `SKILL.md`.
+    /// The absolute, resolved directory of its `SKILL.md`.
     #[must_use]
     pub fn root_dir(&self) -> &Path {
         &self.root_dir
@@ -158,7 +158,7 @@ impl Skill {
         self.origin.as_ref().map(PackageOrigin::package)
     }
 
-    /// The disk space of the unpacked folder in bytes.
+    /// The disk space of the unpacked directory in bytes.
     pub(crate) fn unpacked_bytes(&self) -> u64 {
         self.origin.as_ref().map_or(0, PackageOrigin::disk_bytes)
     }
@@ -198,9 +198,9 @@ impl Skill {
     /// When the file cannot be read any more, is larger than [`MAX_SKILL_FILE_BYTES`], is not UTF-8, or has no
     /// fences any more.
     pub fn body(&self) -> Result<String, SkillError> {
-        let folder = DirHandle::open(&self.root_dir)?;
+        let dir = DirHandle::open(&self.root_dir)?;
         let name = self.location.file_name().unwrap_or_else(|| OsStr::new(SKILL_FILES[0]));
-        let bytes = folder.open_file(Path::new(name))?.read_all(MAX_SKILL_FILE_BYTES)?;
+        let bytes = dir.open_file(Path::new(name))?.read_all(MAX_SKILL_FILE_BYTES)?;
         let body = text(&bytes, SKILL_FILES[0]).and_then(frontmatter::body);
         body.map_err(|finding| SkillError::InvalidFrontmatter {
             path: self.location.clone(),
@@ -222,40 +222,40 @@ impl Skill {
 /// The resolved location of a skill.
 #[derive(Debug)]
 pub(crate) struct SkillLocation {
-    /// The absolute, resolved folder.
+    /// The absolute, resolved directory.
     pub(crate) root_dir: PathBuf,
-    /// The name of the folder as given. It may be the name of a link.
-    pub(crate) folder_name: std::ffi::OsString,
+    /// The name of the directory as given. It may be the name of a link.
+    pub(crate) dir_name: std::ffi::OsString,
 }
 
 impl SkillLocation {
-    /// Resolves the path of a skill's folder or its `SKILL.md`.
+    /// Resolves the path of a skill's directory or its `SKILL.md`.
     pub(crate) fn find(path: &Path) -> Result<Self, SkillError> {
         let is_skill_file =
             path.file_name().is_some_and(|name| name.eq_ignore_ascii_case(SKILL_FILES[0]) && path.is_file());
-        let folder = match path.parent() {
+        let dir = match path.parent() {
             Some(parent) if is_skill_file => parent,
             _ => path,
         };
-        let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+        let dir = if dir.as_os_str().is_empty() { Path::new(".") } else { dir };
         let root_dir =
-            std::fs::canonicalize(folder).map_err(|error| match SkillError::from_io(path, error) {
+            std::fs::canonicalize(dir).map_err(|error| match SkillError::from_io(path, error) {
                 SkillError::FileNotFound { path } => SkillError::NotFound { path, missing: Missing::Path },
                 other => other,
             })?;
         if !root_dir.is_dir() {
-            return Err(SkillError::NotFound { path: path.to_owned(), missing: Missing::Folder });
+            return Err(SkillError::NotFound { path: path.to_owned(), missing: Missing::Dir });
         }
-        let folder_name = folder.file_name().or_else(|| root_dir.file_name()).unwrap_or_default().to_owned();
-        Ok(Self { root_dir, folder_name })
+        let dir_name = dir.file_name().or_else(|| root_dir.file_name()).unwrap_or_default().to_owned();
+        Ok(Self { root_dir, dir_name })
     }
 }
 
-/// Opens the `SKILL.md` of a folder.
+/// Opens the `SKILL.md` of a directory.
 pub(crate) fn find_skill_file(root_dir: &Path) -> Result<(&'static str, RegularFile), SkillError> {
-    let folder = DirHandle::open(root_dir)?;
+    let dir = DirHandle::open(root_dir)?;
     for name in SKILL_FILES {
-        match folder.open_file(Path::new(name)) {
+        match dir.open_file(Path::new(name)) {
             Err(SkillError::FileNotFound { .. }) => {}
             other => return other.map(|file| (name, file)),
         }
@@ -301,7 +301,7 @@ fn read_manifest_file(root_dir: &Path, frontmatter: &Frontmatter) -> Result<Pars
     let opened = match open_direct(&path) {
         // It may be a link within the skill.
         Err(SkillError::PathNotAllowed { .. }) => {
-            DirHandle::open(root_dir).and_then(|folder| folder.open_file(Path::new(SIDECAR_FILE)))
+            DirHandle::open(root_dir).and_then(|dir| dir.open_file(Path::new(SIDECAR_FILE)))
         }
         other => other,
     };
@@ -336,7 +336,7 @@ pub(crate) fn text<'a>(bytes: &'a [u8], file: &str) -> Result<&'a str, Diagnosti
     })
 }
 
-/// Validates a skill. `path` is its folder or its `SKILL.md`. The skill is valid when no finding [is an
+/// Validates a skill. `path` is its directory or its `SKILL.md`. The skill is valid when no finding [is an
 /// error](Diagnostic::is_error).
 ///
 /// In strict mode, the verdict and the messages are those of the format's reference validator, except for the

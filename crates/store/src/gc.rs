@@ -55,13 +55,13 @@ impl Store {
     /// Any error of the system.
     pub fn sweep(&self) -> Result<SweepReport, StoreError> {
         let dirs = &self.inner().dirs;
-        let folder = dirs.temp_dir();
+        let dir = dirs.temp_dir();
         let mut report = SweepReport::default();
-        for (name, stat) in entries(folder, "temporary", self.inner())? {
+        for (name, stat) in entries(dir, "temporary", self.inner())? {
             let failed = |errno| StoreError::from_errno(errno, "sweep", &dirs.temp_path(&name));
             if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile {
                 let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-                let file = match rustix::fs::openat(folder, name.as_str(), flags, Mode::empty()) {
+                let file = match rustix::fs::openat(dir, name.as_str(), flags, Mode::empty()) {
                     Err(Errno::NOENT) => continue,
                     other => other.map_err(failed)?,
                 };
@@ -71,7 +71,7 @@ impl Store {
                 };
                 // The sweep holds the lock during the removal. A writer that has just created the file finds it
                 // locked, and takes another name.
-                if remove(folder, &name).map_err(failed)? {
+                if remove(dir, &name).map_err(failed)? {
                     report.removed += 1;
                     report.bytes += file_size(&stat);
                 }
@@ -99,9 +99,9 @@ impl Store {
             for shard in self.inner().shards(mode)? {
                 // One lock per shard, so that insertions can run in between.
                 let _lock = self.inner().dirs.lock(FileLock::exclusive)?;
-                self.inner().for_each_content(mode, &shard, |folder, digest, name, stat| {
+                self.inner().for_each_content(mode, &shard, |dir, digest, name, stat| {
                     let is_old = last_access(stat).millis() < unused_since.millis();
-                    if is_old && !is_live(&digest) && remove(folder, name)? {
+                    if is_old && !is_live(&digest) && remove(dir, name)? {
                         report.removed += 1;
                         report.bytes += file_size(stat);
                     } else {
@@ -186,11 +186,11 @@ impl Inner {
     ) -> Result<(), StoreError> {
         let path = format!("{}/{shard}", mode.dir_name());
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let folder = rustix::fs::openat(self.dirs.content_dir(mode), shard, flags, Mode::empty())
+        let dir = rustix::fs::openat(self.dirs.content_dir(mode), shard, flags, Mode::empty())
             .map_err(|errno| StoreError::from_errno(errno, "list", &self.dirs.path().join(&path)))?;
-        for (name, stat) in entries(&folder, &path, self)? {
+        for (name, stat) in entries(&dir, &path, self)? {
             if let Some(digest) = parse_content_name(shard, &name) {
-                act(&folder, digest, &name, &stat).map_err(|errno| {
+                act(&dir, digest, &name, &stat).map_err(|errno| {
                     StoreError::from_errno(errno, "collect", &self.dirs.path().join(&path).join(&name))
                 })?;
             }
@@ -200,16 +200,16 @@ impl Inner {
 }
 
 /// The entries of an open directory with UTF-8 names, and their `stat`. All files of a store have such names.
-fn entries(folder: &OwnedFd, path: &str, store: &Inner) -> Result<Vec<(String, Stat)>, StoreError> {
+fn entries(dir: &OwnedFd, path: &str, store: &Inner) -> Result<Vec<(String, Stat)>, StoreError> {
     let failed = |errno| StoreError::from_errno(errno, "list", &store.dirs.path().join(path));
     let mut entries = Vec::new();
-    for entry in Dir::read_from(folder).map_err(failed)? {
+    for entry in Dir::read_from(dir).map_err(failed)? {
         let entry = entry.map_err(failed)?;
         let Ok(name) = entry.file_name().to_str() else { continue };
         if name == "." || name == ".." {
             continue;
         }
-        match rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
+        match rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => entries.push((name.to_owned(), stat)),
             // Another process has removed it.
             Err(Errno::NOENT) => {}
@@ -220,8 +220,8 @@ fn entries(folder: &OwnedFd, path: &str, store: &Inner) -> Result<Vec<(String, S
 }
 
 /// Removes a file. Returns whether it existed.
-fn remove(folder: &OwnedFd, name: &str) -> Result<bool, Errno> {
-    match rustix::fs::unlinkat(folder, name, AtFlags::empty()) {
+fn remove(dir: &OwnedFd, name: &str) -> Result<bool, Errno> {
+    match rustix::fs::unlinkat(dir, name, AtFlags::empty()) {
         Ok(()) => Ok(true),
         Err(Errno::NOENT) => Ok(false),
         Err(errno) => Err(errno),

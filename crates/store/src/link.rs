@@ -30,7 +30,7 @@ pub enum LinkMethod {
 }
 
 impl Store {
-    /// Links a content to `name` in the open directory `folder`. The name appears at once and complete.
+    /// Links a content to `name` in the open directory `dir`. The name appears at once and complete.
     ///
     /// # Errors
     /// `NotFound` when the store has no such content in this mode; `Exists` when the name is taken; `NoSpace` and any other error
@@ -39,16 +39,16 @@ impl Store {
         &self,
         digest: &Digest,
         mode: FileMode,
-        folder: impl AsFd,
+        dir: impl AsFd,
         name: &Path,
     ) -> Result<LinkMethod, StoreError> {
         check_name(name)?;
         let store = self.inner();
         store.touch(&store.lock_against_gc()?, digest, mode)?;
-        store.link_into(digest, mode, folder.as_fd(), name)
+        store.link_into(digest, mode, dir.as_fd(), name)
     }
 
-    /// Copies a content to `name` in the open directory `folder`, as a file that may be changed. It shares blocks
+    /// Copies a content to `name` in the open directory `dir`, as a file that may be changed. It shares blocks
     /// with the store's file where the file system supports that.
     ///
     /// # Errors
@@ -57,25 +57,25 @@ impl Store {
         &self,
         digest: &Digest,
         mode: FileMode,
-        folder: impl AsFd,
+        dir: impl AsFd,
         name: &Path,
     ) -> Result<(), StoreError> {
         check_name(name)?;
         let store = self.inner();
         store.touch(&store.lock_against_gc()?, digest, mode)?;
         let from = self.get(digest, Verify::No)?.into_file();
-        store.copy_into(from.into(), mode, folder.as_fd(), name)
+        store.copy_into(from.into(), mode, dir.as_fd(), name)
     }
 
-    /// Links all files of a tree beneath the open directory `folder`, and creates its directories with mode 0755. The
+    /// Links all files of a tree beneath the open directory `dir`, and creates its directories with mode 0755. The
     /// directory should be new and empty. After an error, some of the files may already be linked.
     ///
     /// # Errors
     /// As for [`Store::link_into`].
-    pub fn link_tree(&self, tree: &Tree, folder: impl AsFd) -> Result<(), StoreError> {
+    pub fn link_tree(&self, tree: &Tree, dir: impl AsFd) -> Result<(), StoreError> {
         let store = self.inner();
         let gc_guard = store.lock_against_gc()?;
-        let top = folder.as_fd().try_clone_to_owned();
+        let top = dir.as_fd().try_clone_to_owned();
         let top = top.map_err(|error| StoreError::from_io(error, "open", Path::new(".")))?;
         let top = DirHandle::from(top);
         // Files are sorted by path, so those of one directory follow each other.
@@ -112,11 +112,11 @@ impl Inner {
         &self,
         digest: &Digest,
         mode: FileMode,
-        folder: BorrowedFd<'_>,
+        dir: BorrowedFd<'_>,
         name: &Path,
     ) -> Result<LinkMethod, StoreError> {
         let from = self.dirs.content_dir(mode);
-        match rustix::fs::linkat(from, content_name(digest).as_str(), folder, name, AtFlags::empty()) {
+        match rustix::fs::linkat(from, content_name(digest).as_str(), dir, name, AtFlags::empty()) {
             Ok(()) => Ok(LinkMethod::HardLink),
             // Another file system, too many links, a file of another user (`fs.protected_hardlinks`), or a file system without links.
             Err(Errno::XDEV | Errno::MLINK | Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS) => {
@@ -124,7 +124,7 @@ impl Inner {
                     Err(Errno::NOENT) => return Err(StoreError::NotFound { digest: *digest }),
                     other => other.map_err(|errno| StoreError::from_errno(errno, "copy", name))?,
                 };
-                self.copy_into(from, mode, folder, name).map(|()| LinkMethod::Copy)
+                self.copy_into(from, mode, dir, name).map(|()| LinkMethod::Copy)
             }
             // Either the content or the directory is missing.
             Err(Errno::NOENT) if self.dirs.stat(digest, mode)?.is_none() => {
@@ -139,12 +139,12 @@ impl Inner {
         &self,
         from: OwnedFd,
         mode: FileMode,
-        folder: BorrowedFd<'_>,
+        dir: BorrowedFd<'_>,
         name: &Path,
     ) -> Result<(), StoreError> {
         let failed = |errno| StoreError::from_errno(errno, "copy", name);
         let failed_io = |error| StoreError::from_io(error, "copy", name);
-        let mut staged = StagedFile::create(folder, Mode::RUSR | Mode::WUSR).map_err(failed_io)?;
+        let mut staged = StagedFile::create(dir, Mode::RUSR | Mode::WUSR).map_err(failed_io)?;
         copy(&from, staged.file()).map_err(failed_io)?;
         rustix::fs::fchmod(staged.file(), mode.permissions()).map_err(failed)?;
         staged.rename_new(name).map_err(failed_io)

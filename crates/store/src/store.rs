@@ -64,8 +64,8 @@ impl Default for StoreOptions {
 /// ```
 /// use conjure_store::{FileMode, Store, Verify};
 ///
-/// let folder = tempfile::tempdir()?;
-/// let store = Store::open(&folder.path().join("store"))?;
+/// let directory = tempfile::tempdir()?;
+/// let store = Store::open(&directory.path().join("store"))?;
 /// let inserted = store.insert_bytes(b"hello", FileMode::Plain)?;
 /// assert!(store.contains(&inserted.digest, FileMode::Plain)?);
 ///
@@ -291,15 +291,15 @@ impl Inner {
         if self.options.durability != Durability::Name {
             return Ok(());
         }
-        let folder = self.dirs.content_dir(mode);
+        let dir = self.dirs.content_dir(mode);
         let failed = |errno| StoreError::from_errno(errno, "write", &self.dirs.content_path(digest, mode));
         // The shard's own name may be as new as the content's, so it is synced, too.
         let name = content_name(digest);
         let (shard, _) = name.split_at(2);
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let shard = rustix::fs::openat(folder, shard, flags, Mode::empty()).map_err(failed)?;
+        let shard = rustix::fs::openat(dir, shard, flags, Mode::empty()).map_err(failed)?;
         rustix::fs::fsync(&shard).map_err(failed)?;
-        rustix::fs::fsync(folder).map_err(failed)
+        rustix::fs::fsync(dir).map_err(failed)
     }
 }
 

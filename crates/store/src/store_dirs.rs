@@ -43,7 +43,7 @@ impl StoreDirs {
         let root = rustix::fs::openat(CWD, path, flags, Mode::empty()).map_err(failed)?;
         check_owner(path, &rustix::fs::fstat(&root).map_err(failed)?)?;
         ensure_version(path, &root)?;
-        let folder = |name: &str| {
+        let dir = |name: &str| {
             let path = path.join(name);
             create_dir(&root, name)
                 .map_err(|errno| StoreError::from_errno(errno, "create the directory", &path))?;
@@ -58,9 +58,9 @@ impl StoreDirs {
             _ => {}
         }
         Ok(Self {
-            temporary: folder("temporary")?,
-            plain: folder(FileMode::Plain.dir_name())?,
-            executable: folder(FileMode::Executable.dir_name())?,
+            temporary: dir("temporary")?,
+            plain: dir(FileMode::Plain.dir_name())?,
+            executable: dir(FileMode::Executable.dir_name())?,
             path: path.to_owned(),
             root,
         })
@@ -138,8 +138,8 @@ pub(crate) fn parse_content_name(shard: &str, rest: &str) -> Option<Digest> {
     format!("sha256:{shard}{rest}").parse().ok()
 }
 
-fn create_dir(folder: &OwnedFd, name: &str) -> Result<(), Errno> {
-    match rustix::fs::mkdirat(folder, name, Mode::RWXU) {
+fn create_dir(dir: &OwnedFd, name: &str) -> Result<(), Errno> {
+    match rustix::fs::mkdirat(dir, name, Mode::RWXU) {
         Ok(()) | Err(Errno::EXIST) => Ok(()),
         Err(errno) => Err(errno),
     }

@@ -83,8 +83,8 @@ fn insert_endlessly(root: &Path, seed: u64) {
 
 fn killed_writers_leave_only_files_that_a_sweep_removes() {
     const CHILDREN: u64 = 3;
-    let folder = tempfile::tempdir().unwrap();
-    let root = folder.path().join("store");
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().join("store");
     let mut reported: Vec<Digest> = Vec::new();
     let mut was_left = 0;
     // Repeated until a child was killed while it wrote, which a busy machine makes rare.
@@ -135,8 +135,8 @@ fn killed_writers_leave_only_files_that_a_sweep_removes() {
 }
 
 fn a_full_disk_is_reported_and_leaves_nothing() {
-    let folder = tempfile::tempdir().unwrap();
-    in_mount_namespace("mount -t tmpfs -o size=2m,mode=700 tmpfs \"$1\"", "child-full", folder.path());
+    let dir = tempfile::tempdir().unwrap();
+    in_mount_namespace("mount -t tmpfs -o size=2m,mode=700 tmpfs \"$1\"", "child-full", dir.path());
 }
 
 fn full_disk(path: &Path) {
@@ -180,8 +180,8 @@ fn full_disk(path: &Path) {
 }
 
 fn a_store_that_cannot_be_written_can_be_read() {
-    let folder = tempfile::tempdir().unwrap();
-    let root = folder.path().join("store");
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().join("store");
     Store::open(&root).unwrap().insert_bytes(b"there", FileMode::Plain).unwrap();
     let prepare = "mount --bind \"$1\" \"$1\"; mount -o remount,bind,ro \"$1\"";
     in_mount_namespace(prepare, "child-read-only", &root);
@@ -200,8 +200,8 @@ fn read_only(root: &Path) {
     assert_eq!(store.sweep().unwrap().removed, 0);
     // A mount of its own counts as another file system for links.
     let other_dir = tempfile::tempdir_in("/dev/shm").unwrap();
-    let folder = rustix::fs::openat(CWD, other_dir.path(), OFlags::PATH | OFlags::DIRECTORY, Mode::empty());
-    let linked = store.link_into(&existing, FileMode::Plain, folder.unwrap(), Path::new("copy")).unwrap();
+    let dir = rustix::fs::openat(CWD, other_dir.path(), OFlags::PATH | OFlags::DIRECTORY, Mode::empty());
+    let linked = store.link_into(&existing, FileMode::Plain, dir.unwrap(), Path::new("copy")).unwrap();
     assert_eq!(linked, LinkMethod::Copy);
 }
 
@@ -212,9 +212,9 @@ fn a_store_of_another_user_gives_copies() {
         println!("(not shown: only root can be two users)");
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
-    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
-    let root = folder.path().join("store");
+    let dir = tempfile::tempdir().unwrap();
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let root = dir.path().join("store");
     Store::open(&root).unwrap().insert_bytes(b"there", FileMode::Plain).unwrap();
     for shared in ["", "plain", "executable", "temporary"] {
         fs::set_permissions(root.join(shared), fs::Permissions::from_mode(0o755)).unwrap();
@@ -222,11 +222,11 @@ fn a_store_of_another_user_gives_copies() {
     let shard = Digest::of_bytes(b"there").to_hex();
     fs::set_permissions(root.join("plain").join(&shard[..2]), fs::Permissions::from_mode(0o755)).unwrap();
     fs::set_permissions(root.join("version"), fs::Permissions::from_mode(0o644)).unwrap();
-    let path = folder.path().join("place");
+    let path = dir.path().join("place");
     fs::create_dir(&path).unwrap();
     std::os::unix::fs::chown(&path, Some(NOBODY), Some(NOBODY)).unwrap();
     // This program may be in a directory that the user cannot enter.
-    let program = folder.path().join("program");
+    let program = dir.path().join("program");
     fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
     #[expect(clippy::disallowed_methods, reason = "the test needs a process of another user")]
     let status = Command::new(&program)
@@ -242,8 +242,8 @@ fn a_store_of_another_user_gives_copies() {
 fn foreign(root: &Path, place: &Path) {
     let store = Store::open(root).unwrap();
     let existing = Digest::of_bytes(b"there");
-    let folder = rustix::fs::openat(CWD, place, OFlags::PATH | OFlags::DIRECTORY, Mode::empty()).unwrap();
-    let linked = store.link_into(&existing, FileMode::Plain, folder, Path::new("name")).unwrap();
+    let dir = rustix::fs::openat(CWD, place, OFlags::PATH | OFlags::DIRECTORY, Mode::empty()).unwrap();
+    let linked = store.link_into(&existing, FileMode::Plain, dir, Path::new("name")).unwrap();
     let is_protected = fs::read_to_string("/proc/sys/fs/protected_hardlinks").unwrap().trim() == "1";
     assert_eq!(linked, if is_protected { LinkMethod::Copy } else { LinkMethod::HardLink });
     assert_eq!(fs::read(place.join("name")).unwrap(), b"there");

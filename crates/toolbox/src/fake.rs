@@ -359,10 +359,12 @@ fn show(content: &[u8], range: Option<LineRange>, max_bytes: u64) -> Result<View
     })
 }
 
-fn list(files: &BTreeMap<String, Vec<u8>>, folder: &str) -> Option<View> {
+fn list(files: &BTreeMap<String, Vec<u8>>, directory: &str) -> Option<View> {
     let mut entries: BTreeMap<String, DirectoryEntry> = BTreeMap::new();
     for (path, content) in files {
-        let Some(rest) = path.strip_prefix(folder).and_then(|rest| rest.strip_prefix('/')) else { continue };
+        let Some(rest) = path.strip_prefix(directory).and_then(|rest| rest.strip_prefix('/')) else {
+            continue;
+        };
         let names: Vec<&str> = rest.split('/').collect();
         for depth in 1..=names.len().min(2) {
             let path = names[..depth].join("/");
@@ -375,7 +377,7 @@ fn list(files: &BTreeMap<String, Vec<u8>>, folder: &str) -> Option<View> {
             entries.insert(path.clone(), DirectoryEntry { path, kind, size, modified_ns: 0, mode });
         }
     }
-    let empty_workspace = entries.is_empty() && folder == WORKSPACE;
+    let empty_workspace = entries.is_empty() && directory == WORKSPACE;
     (!entries.is_empty() || empty_workspace)
         .then(|| View::Directory(Listing { entries: entries.into_values().collect(), truncated: false }))
 }

@@ -124,7 +124,7 @@ impl Probe for SandboxProbe<'_> {
             match base {
                 PathBase::SkillRoot => {
                     let root = self.skill_root.as_deref().ok_or_else(|| ProbeError {
-                        message: "the skill's folder is not in the sandbox".to_owned(),
+                        message: "the skill's directory is not in the sandbox".to_owned(),
                     })?;
                     self.script_succeeds(r#"[ -e "$1" ]"#, &root.join(path).to_string_lossy()).await
                 }

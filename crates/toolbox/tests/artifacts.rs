@@ -21,14 +21,14 @@ use conjure_toolbox::{ArtifactTools, OutputLimits, Toolbox};
 use futures_util::{FutureExt as _, future};
 use serde_json::{Value, json};
 
-/// A sandbox with a skill, its tools, and the folder that it all lies in.
+/// A sandbox with a skill, its tools, and the directory that it all lies in.
 struct Fixture {
     toolbox: Toolbox,
     tools: ArtifactTools,
     sandbox: Arc<Sandbox>,
     workspace: OwnedWorkspace,
     data: DataDir,
-    _folder: tempfile::TempDir,
+    _dir: tempfile::TempDir,
 }
 
 /// The variables of the host that a sandbox starts with.
@@ -46,18 +46,16 @@ impl Fixture {
     }
 
     async fn of(connector: impl FnOnce(&DataDir) -> Box<dyn Connector>) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let data = DataDir::open(&folder.path().join("data")).unwrap();
-        let skill = folder.path().join("csv-helper");
+        let dir = tempfile::tempdir().unwrap();
+        let data = DataDir::open(&dir.path().join("data")).unwrap();
+        let skill = dir.path().join("csv-helper");
         fs::create_dir_all(skill.join("assets")).unwrap();
         fs::write(skill.join("SKILL.md"), "---\nname: csv-helper\ndescription: Helps.\n---\n").unwrap();
         fs::write(skill.join("assets/sample.csv"), "sample\n").unwrap();
         let skill = Arc::new(Skill::load(skill, Mode::Strict).unwrap());
         let workspace = data.workspace().unwrap();
         let mut context = ExecutionContext::new(workspace.path());
-        context
-            .read_only
-            .push(conjure_sandbox::SharedFolder::new(skill.root_dir(), "/mnt/skills/csv-helper"));
+        context.read_only.push(conjure_sandbox::SharedDir::new(skill.root_dir(), "/mnt/skills/csv-helper"));
         let deadline = SystemClock.deadline(Duration::from_secs(300));
         let connector = connector(&data);
         let sandbox = Sandbox::open(&*connector, &context, Arc::new(SystemClock), deadline).await.unwrap();
@@ -72,7 +70,7 @@ impl Fixture {
             .with_timeout(Duration::from_secs(600))
             .build()
             .unwrap();
-        Self { toolbox, tools, sandbox, workspace, data, _folder: folder }
+        Self { toolbox, tools, sandbox, workspace, data, _dir: dir }
     }
 
     fn given(&self, name: &str, bytes: &[u8]) -> Artifact {
@@ -280,10 +278,10 @@ async fn a_local_sandbox_has_its_own_artifact_directory() {
     assert_eq!(fixture.bash(&artifacts, "cat $ARTIFACT_SALES").await, "1,2\n");
     assert_eq!(fixture.view(&artifacts, "file://sales").await.text(), "     1\t1,2\n");
     let seen = fixture.bash(&artifacts, "dirname $ARTIFACT_SALES; ls $(dirname $ARTIFACT_SALES)").await;
-    let folder = seen.lines().next().unwrap().to_owned();
+    let dir = seen.lines().next().unwrap().to_owned();
     assert!(seen.ends_with("\nsales\n") && !fs::exists("/artifacts/sales").unwrap(), "{seen}");
-    assert_eq!(fixture.bash(&[], &format!("ls {folder}")).await, "[exit code 0, no output]");
+    assert_eq!(fixture.bash(&[], &format!("ls {dir}")).await, "[exit code 0, no output]");
     assert_eq!(fixture.view(&[], "skill://csv-helper/assets/sample.csv").await.text(), "     1\tsample\n");
     fixture.sandbox.cleanup().await;
-    assert!(!fs::exists(&folder).unwrap());
+    assert!(!fs::exists(&dir).unwrap());
 }

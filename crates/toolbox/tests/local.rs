@@ -12,14 +12,14 @@ use conjure_conversation::{
     CallConcurrency, CallContext, CallTraits, ToolCall, ToolDefinition, ToolResult, ToolRunner,
     execute_tool_calls,
 };
-use conjure_sandbox::{ExecutionContext, Executor, Local, Sandbox, SharedFolder};
+use conjure_sandbox::{ExecutionContext, Executor, Local, Sandbox, SharedDir};
 use conjure_toolbox::{OutputLimits, ToolOutput, Toolbox, ToolboxBuilder, tool_fn};
 use serde_json::{Value, json};
 use test_support::{processes_with_argument, until};
 
 /// A workspace, a skill beside it, and a sandbox for both.
 struct Fixture {
-    folder: tempfile::TempDir,
+    dir: tempfile::TempDir,
     sandbox: Arc<Sandbox>,
 }
 
@@ -29,23 +29,23 @@ impl Fixture {
     }
 
     async fn with(change: impl FnOnce(&mut ExecutionContext)) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let skill = folder.path().join("skills/greet");
-        let workspace = folder.path().join("workspace");
+        let dir = tempfile::tempdir().unwrap();
+        let skill = dir.path().join("skills/greet");
+        let workspace = dir.path().join("workspace");
         fs::create_dir_all(&skill).unwrap();
         fs::create_dir(&workspace).unwrap();
         fs::write(skill.join("SKILL.md"), "# Greet\n").unwrap();
         let mut context = ExecutionContext::new(workspace);
-        context.read_only.push(SharedFolder::new(folder.path().join("skills"), "/mnt/skills"));
+        context.read_only.push(SharedDir::new(dir.path().join("skills"), "/mnt/skills"));
         change(&mut context);
         let local = Local::without_isolation([("PATH".into(), "/usr/local/bin:/usr/bin:/bin".into())]);
         let deadline = SystemClock.deadline(Duration::from_secs(300));
         let sandbox = Sandbox::open(&local, &context, Arc::new(SystemClock), deadline).await.unwrap();
-        Self { folder, sandbox: Arc::new(sandbox) }
+        Self { dir, sandbox: Arc::new(sandbox) }
     }
 
     fn workspace(&self) -> PathBuf {
-        self.folder.path().join("workspace")
+        self.dir.path().join("workspace")
     }
 
     fn toolbox(&self) -> ToolboxBuilder {
@@ -256,10 +256,10 @@ async fn devices_and_pipes_are_errors_and_do_not_block() {
 #[tokio::test]
 async fn skills_can_be_read_but_not_changed_and_nothing_outside_reached() {
     let fixture = Fixture::new().await;
-    let skill = fs::canonicalize(fixture.folder.path()).unwrap().join("skills/greet/SKILL.md");
+    let skill = fs::canonicalize(fixture.dir.path()).unwrap().join("skills/greet/SKILL.md");
     let read = fixture.call("view", json!({"path": skill})).await;
     assert_eq!(read.text(), "     1\t# Greet\n");
-    let outside = fixture.folder.path().join("outside.txt");
+    let outside = fixture.dir.path().join("outside.txt");
     for path in [skill.as_path(), &outside, Path::new("../outside.txt"), Path::new("/etc/conjure-test")] {
         let result = fixture.call("create_file", json!({"path": path, "file_text": "x"})).await;
         assert!(result.is_error, "{}", result.text());

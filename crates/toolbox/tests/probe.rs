@@ -9,21 +9,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use conjure_base::{Clock, SystemClock};
-use conjure_sandbox::{ExecutionContext, Local, NetworkPolicy, Sandbox, SharedFolder};
+use conjure_sandbox::{ExecutionContext, Local, NetworkPolicy, Sandbox, SharedDir};
 use conjure_skill::{CommandProbe, Inputs, Mode, Network, PathBase, Preflight, Probe, Skill, VersionQuery};
 use conjure_toolbox::SandboxProbe;
 
 /// A sandbox for a workspace within a repository, and a skill; commands of the test's own are in its path.
 struct Fixture {
-    folder: tempfile::TempDir,
+    dir: tempfile::TempDir,
     sandbox: Sandbox,
     skill: Skill,
 }
 
 impl Fixture {
     async fn new(manifest: &str) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let at = |path: &str| folder.path().join(path);
+        let dir = tempfile::tempdir().unwrap();
+        let at = |path: &str| dir.path().join(path);
         for path in ["skills/greet/scripts", "repository/.git", "repository/inner/work", "bin"] {
             fs::create_dir_all(at(path)).unwrap();
         }
@@ -38,14 +38,14 @@ impl Fixture {
         command(&at("bin/mute"), "exit 1");
         let mut context = ExecutionContext::new(at("repository/inner/work").canonicalize().unwrap());
         let skills = at("skills/greet").canonicalize().unwrap();
-        context.read_only.push(SharedFolder::new(&skills, "/mnt/skills/greet"));
+        context.read_only.push(SharedDir::new(&skills, "/mnt/skills/greet"));
         context.environment.insert("SET".to_owned(), String::new());
         let path = format!("{}:/usr/local/bin:/usr/bin:/bin", at("bin").display());
         let local = Local::without_isolation([("PATH".into(), path.into())]);
         let deadline = SystemClock.deadline(Duration::from_secs(300));
         let sandbox = Sandbox::open(&local, &context, Arc::new(SystemClock), deadline).await.unwrap();
         let skill = Skill::load(skills, Mode::Lenient).unwrap();
-        Self { folder, sandbox, skill }
+        Self { dir, sandbox, skill }
     }
 
     fn probe(&self) -> SandboxProbe<'_> {
@@ -73,7 +73,7 @@ async fn commands_are_found_and_their_version_is_queried() {
     for name in ["conjure-absent", "$(touch x)", "a b", "'"] {
         assert_eq!(probe.command(name, VersionQuery::Yes).await.unwrap(), CommandProbe::NotFound, "{name}");
     }
-    assert!(!fixture.folder.path().join("repository/inner/work/x").exists());
+    assert!(!fixture.dir.path().join("repository/inner/work/x").exists());
 }
 
 #[tokio::test]
@@ -93,7 +93,7 @@ async fn files_are_looked_for_beneath_their_base() {
     ] {
         assert_eq!(probe.file(base, path).await.unwrap(), there, "{base} {path}");
     }
-    fs::remove_dir(fixture.folder.path().join("repository/.git")).unwrap();
+    fs::remove_dir(fixture.dir.path().join("repository/.git")).unwrap();
     assert!(
         probe.file(PathBase::RepoRoot, "in work").await.unwrap(),
         "without a repository it is the workspace"

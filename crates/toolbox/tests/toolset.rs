@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 /// A workspace, a sandbox for it, and a toolbox with the toolset.
 struct Fixture {
-    folder: tempfile::TempDir,
+    dir: tempfile::TempDir,
     sandbox: Arc<Sandbox>,
     toolbox: Toolbox,
 }
@@ -31,10 +31,10 @@ impl Fixture {
     }
 
     async fn with(toolset: AgentToolset, limits: OutputLimits) -> Self {
-        let folder = tempfile::tempdir().unwrap();
+        let dir = tempfile::tempdir().unwrap();
         let local = Local::without_isolation([("PATH".into(), "/usr/local/bin:/usr/bin:/bin".into())]);
         let deadline = SystemClock.deadline(Duration::from_secs(300));
-        let context = ExecutionContext::new(folder.path());
+        let context = ExecutionContext::new(dir.path());
         let sandbox = Sandbox::open(&local, &context, Arc::new(SystemClock), deadline).await.unwrap();
         let sandbox = Arc::new(sandbox);
         let toolbox = Toolbox::builder()
@@ -44,11 +44,11 @@ impl Fixture {
             .with_limits(limits)
             .build()
             .unwrap();
-        Self { folder, sandbox, toolbox }
+        Self { dir, sandbox, toolbox }
     }
 
     fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
+        self.dir.path().join(name)
     }
 
     fn put(&self, name: &str, content: impl AsRef<[u8]>) {
@@ -67,7 +67,7 @@ impl Fixture {
 
     /// The workspace as a shell names it.
     fn shown(&self) -> String {
-        fs::canonicalize(self.folder.path()).unwrap().display().to_string()
+        fs::canonicalize(self.dir.path()).unwrap().display().to_string()
     }
 }
 

@@ -99,9 +99,10 @@ impl VaultKey {
 /// Creates the file with a new key. No other process ever sees it incomplete.
 fn create_key_file(path: &Path) -> io::Result<()> {
     use std::io::Write as _;
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let directory =
+        path.parent().filter(|directory| !directory.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
-    let dir = rustix::fs::open(folder, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+    let dir = rustix::fs::open(directory, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
     let mut file = StagedFile::create(dir, Mode::RUSR | Mode::WUSR)?;
     let (one, other) = (random_bits()?, random_bits()?);
     writeln!(file, "{one:032x}{other:032x}")?;
@@ -125,13 +126,13 @@ mod tests {
 
     #[test]
     fn a_key_file_is_created_once_with_owner_only_permissions() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("vault.key");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("vault.key");
         let sealed = VaultKey::from_file(&path).unwrap().seal("a", b"secret".to_vec()).unwrap();
         assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         assert_eq!(VaultKey::from_file(&path).unwrap().open("a", &sealed).unwrap(), b"secret");
         let keys: Vec<String> = std::thread::scope(|scope| {
-            let path = folder.path().join("other.key");
+            let path = directory.path().join("other.key");
             let threads: Vec<_> = (0..8)
                 .map(|_| {
                     let path = path.clone();
@@ -147,7 +148,7 @@ mod tests {
         std::fs::write(&path, "short").unwrap();
         let error = VaultKey::from_file(&path).unwrap_err().to_string();
         assert!(error.contains("64 hex digits") && !error.contains("short"), "{error}");
-        assert!(VaultKey::from_file(&folder.path().join("none/vault.key")).is_err());
+        assert!(VaultKey::from_file(&directory.path().join("none/vault.key")).is_err());
     }
 
     #[test]

@@ -77,8 +77,8 @@ mod tests {
         assert_eq!(parse_reply("always"), ApprovalReply::Always);
         assert_eq!(parse_reply("n"), ApprovalReply::Deny(DEFAULT_DENY_REASON.to_owned()));
         assert_eq!(
-            parse_reply("no  not in  this folder\n"),
-            ApprovalReply::Deny("not in  this folder".to_owned())
+            parse_reply("no  not in  this directory\n"),
+            ApprovalReply::Deny("not in  this directory".to_owned())
         );
         for unclear in ["", "\n", "yep", "y but carefully", "allow", "maybe"] {
             assert_eq!(parse_reply(unclear), ApprovalReply::Unclear, "{unclear}");

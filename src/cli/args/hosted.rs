@@ -20,7 +20,7 @@ again to complete an upload that failed. Exit code 1: at least one skill differs
 pub(crate) struct PushArgs {
     /// The directory of skills; also a skill's own directory, or a .skill package.
     #[arg(value_name = "DIR")]
-    pub(crate) folder: PathBuf,
+    pub(crate) dir: PathBuf,
     /// Show what would be done, and do nothing.
     #[arg(long)]
     pub(crate) dry_run: bool,

@@ -47,7 +47,7 @@ pub(super) struct ChatConversation<'a> {
     pub(super) model: ChatModel,
     /// The skills whose descriptions are known.
     pub(super) skills: Vec<Arc<Skill>>,
-    /// The folders that tools may write to.
+    /// The directories that tools may write to.
     pub(super) tools: Arc<ToolDirs>,
     /// The artifacts that the next message names.
     pub(super) attached: Vec<String>,

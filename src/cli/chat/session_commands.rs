@@ -34,7 +34,7 @@ pub(super) async fn list_skills(
     let profile = opened.host.runtime.profile(&opened.host.tenant, opened.session.id()).await?;
     let active = opened.session.snapshot().await?.active_skills;
     if profile.skills.is_empty() && profile.hosted.is_empty() {
-        terminal.note("this session has no skills; `--skills DIR` names a folder of them");
+        terminal.note("this session has no skills; `--skills DIR` names a directory of them");
     }
     let width = profile.skills.iter().map(|skill| skill.name.chars().count()).max().unwrap_or_default();
     for skill in &profile.skills {
@@ -131,9 +131,9 @@ pub(super) async fn export(
 
 /// Writes a file that must not exist yet. Links that a tool may have created are not followed. Blocks.
 fn write_new(path: &Path, text: &str, tools: &ToolDirs) -> Result<(), String> {
-    let (folder, name) = destination::open_parent(path, tools).map_err(|error| error.to_string())?;
+    let (dir, name) = destination::open_parent(path, tools).map_err(|error| error.to_string())?;
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let made = rustix::fs::openat(&folder.handle, &name, flags, Mode::from_raw_mode(0o666));
+    let made = rustix::fs::openat(&dir.handle, &name, flags, Mode::from_raw_mode(0o666));
     let made = made.map_err(|errno| match errno {
         rustix::io::Errno::EXIST => {
             format!("`{}` exists, and is not overwritten", path.display())
@@ -158,16 +158,16 @@ mod tests {
 
     #[test]
     fn an_export_overwrites_nothing() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("chat.md");
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("chat.md");
         write_new(&path, "one", &ToolDirs::default()).unwrap();
         let refused = write_new(&path, "two", &ToolDirs::default()).unwrap_err();
         assert!(refused.contains("is not overwritten"), "{refused}");
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "one");
-        std::os::unix::fs::symlink(folder.path().join("new"), folder.path().join("link")).unwrap();
-        let tools = ToolDirs::new([folder.path()]);
-        let refused = write_new(&folder.path().join("link"), "x", &tools).unwrap_err();
+        std::os::unix::fs::symlink(dir.path().join("new"), dir.path().join("link")).unwrap();
+        let tools = ToolDirs::new([dir.path()]);
+        let refused = write_new(&dir.path().join("link"), "x", &tools).unwrap_err();
         assert!(refused.contains("is a link"), "{refused}");
-        assert!(!folder.path().join("new").exists());
+        assert!(!dir.path().join("new").exists());
     }
 }

@@ -28,9 +28,9 @@ pub(super) async fn undo(opened: &mut CommandSession) -> Result<UndoneMessage, C
         }
         error => error.into(),
     })?;
-    let folder = runtime.workspace(tenant, fork.id()).await?;
-    let folder = folder.ok_or_else(|| CliError::internal("the session has no folder to work in"))?;
-    opened.workspace = SessionWorkspace::at_real_path(&folder)?;
+    let dir = runtime.workspace(tenant, fork.id()).await?;
+    let dir = dir.ok_or_else(|| CliError::internal("the session has no directory to work in"))?;
+    opened.workspace = SessionWorkspace::at_real_path(&dir)?;
     let former = std::mem::replace(&mut opened.session, fork);
     // The sandbox of the former session is no longer needed. If this fails, it ends with the command.
     if let Err(error) = former.close().await {

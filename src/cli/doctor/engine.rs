@@ -29,7 +29,7 @@ pub(super) async fn checks(config: Option<&Config>, environment: &ProcessEnv) ->
             let rootless = if found.is_rootless { ", rootless" } else { "" };
             let sharing = match found.host_access {
                 HostAccess::Mounted => "",
-                HostAccess::Copied => "; it shares no folders, content travels through the guest",
+                HostAccess::Copied => "; it shares no directories, content travels through the guest",
             };
             let engine =
                 format!("{:?} {}{rootless} at {}{sharing}", found.engine, found.version, found.address);

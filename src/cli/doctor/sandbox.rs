@@ -42,7 +42,7 @@ const WATCHED_QUOTA: &str = "watched: commands are ended that exceed the quota. 
                        4,096 files, and by what the disk takes until it is noticed (up to 130 MB were measured on a busy machine)";
 
 /// What commands in a jail can see of the host. The kernel shows it for every mount, so it cannot be hidden.
-const VISIBLE_PATHS: &str = "commands can read in /proc/self/mountinfo where their folders are on the host: the paths of the data folder \
+const VISIBLE_PATHS: &str = "commands can read in /proc/self/mountinfo where their directories are on the host: the paths of the data directory \
                      and of a `--workspace`, the tenant's name, the session's id. They cannot reach those paths";
 
 /// Creates a sandbox of each kind, and checks the programs in one of the configured kind.
@@ -81,7 +81,7 @@ pub(super) async fn checks(environment: &ProcessEnv, configured: ExecutorKind) -
         }
         Err(reason) => {
             let check = Check::new("sandbox local", Finding::Missing(reason.clone())).needed();
-            checks.push(check.remedy("a writable temporary folder (TMPDIR), and room for more processes"));
+            checks.push(check.remedy("a writable temporary directory (TMPDIR), and room for more processes"));
         }
     }
     let local = local.ok();

@@ -17,12 +17,10 @@ pub(super) fn checks(config: &Config) -> Vec<Check> {
     let mut checks: Vec<Check> = there.into_iter().map(check).chain(named).collect();
     if checks.is_empty() {
         let places: Vec<String> = missing.iter().map(|scope| scope.path.display().to_string()).collect();
-        let found = format!("none of these folders exists: {}", places.join(", "));
-        checks.push(
-            Check::new("skills", Finding::Missing(found)).remedy(
-                "put skills into one of them, or name other folders with `--skills` or `skill_paths`",
-            ),
-        );
+        let found = format!("none of these directories exists: {}", places.join(", "));
+        checks.push(Check::new("skills", Finding::Missing(found)).remedy(
+            "put skills into one of them, or name other directories with `--skills` or `skill_paths`",
+        ));
     }
     checks
 }
@@ -32,7 +30,7 @@ fn check(scope: &Scope) -> Check {
     let check = |finding| Check::new("skills", finding);
     if scope.trust == Trust::Untrusted {
         return check(Finding::Missing(format!("{path} is not trusted, so nothing in it is loaded")))
-            .remedy("add the project's folder to `trusted_projects`, if you trust who wrote it");
+            .remedy("add the project's directory to `trusted_projects`, if you trust who wrote it");
     }
     let found = discover(std::slice::from_ref(scope), DiscoveryLimits::default(), Mode::Lenient);
     let count = found.skills.len();

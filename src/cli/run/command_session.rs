@@ -127,7 +127,7 @@ impl CommandSession {
         }
         print_isolation(kind, &executor.isolation(), terminal);
         if executor.host_access() == HostAccess::Copied {
-            let said = "no folder is shared with the sandbox: files travel there now, and what is produced comes back at the end";
+            let said = "no directory is shared with the sandbox: files travel there now, and what is produced comes back at the end";
             terminal.styled(Style::Dim, said);
         }
         Ok(())
@@ -140,8 +140,8 @@ impl CommandSession {
             return Ok(Vec::new());
         }
         let inside = self.session.executor().await?.layout().workspace.clone();
-        let folder = self.workspace.path();
-        Ok(files.iter().map(|file| inside.join(file.strip_prefix(folder).unwrap_or(file))).collect())
+        let dir = self.workspace.path();
+        Ok(files.iter().map(|file| inside.join(file.strip_prefix(dir).unwrap_or(file))).collect())
     }
 
     /// Deletes a session in which no turn ran.
@@ -160,8 +160,8 @@ impl CommandSession {
     /// Prints the number of skills, and the directory in which tools work.
     pub(crate) fn print_workspace(&self, skills: usize, terminal: &Terminal) {
         let plural = if skills == 1 { "" } else { "s" };
-        let folder = self.workspace.path().display();
-        terminal.styled(Style::Dim, &format!("{skills} skill{plural}; working in {folder}"));
+        let dir = self.workspace.path().display();
+        terminal.styled(Style::Dim, &format!("{skills} skill{plural}; working in {dir}"));
     }
 
     /// Runs the commands, shuts everything down, and prints the results.
@@ -316,7 +316,7 @@ impl CommandSession {
             report_outputs(&mut host, session.id(), (&workspace, owner), &before, terminal).await;
             output_report::print_hosted(
                 &hosted.new_files(&made),
-                out.as_ref().map(|out| &*out.folder.path),
+                out.as_ref().map(|out| &*out.dir.path),
                 terminal,
             );
             output_report::print_expected(&expected, terminal);
@@ -396,15 +396,15 @@ async fn report_outputs(
     }
     match host.keep_workspace(session).await {
         Ok(Some(path)) => terminal.note(&format!(
-            "they are in a temporary folder, which is kept: {} (`--workspace DIR` chooses another)",
+            "they are in a temporary directory, which is kept: {} (`--workspace DIR` chooses another)",
             path.display()
         )),
         Ok(None) if owner == WorkspaceOwner::Session => {
-            terminal.note("they stay with the session (`--workspace DIR` chooses another folder)");
+            terminal.note("they stay with the session (`--workspace DIR` chooses another directory)");
         }
         Ok(None) => {}
         Err(error) => terminal.warning(&format!(
-            "they are in a temporary folder, {}, which the next run removes: {error}",
+            "they are in a temporary directory, {}, which the next run removes: {error}",
             workspace.path().display()
         )),
     }

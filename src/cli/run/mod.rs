@@ -18,7 +18,7 @@ pub(crate) use command_session::{
 pub(crate) use follow_turn::{FollowOutcome, TurnCommand, TurnFollower};
 pub(crate) use model_change::{ModelChange, RecordedModelProxy};
 pub(crate) use outputs::{
-    OutputTarget, hosted_file_ids, hosted_line, human_size, list_outputs, open_out_folder, sort_by_events,
+    OutputTarget, hosted_file_ids, hosted_line, human_size, list_outputs, open_out_dir, sort_by_events,
     split_newest,
 };
 pub(crate) use printing::printer::{EventSender, TurnDisplay, start_printer};

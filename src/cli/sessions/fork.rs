@@ -78,7 +78,7 @@ pub(super) async fn fork(
     })?;
     terminal.output(&forked.to_string());
     let files = if profile.workspace.is_some() {
-        "it works in the same folder, which is not copied"
+        "it works in the same directory, which is not copied"
     } else {
         "its files are copies of those that are there now, whatever they were then"
     };

@@ -24,7 +24,7 @@ use crate::cli::run::mcp_servers;
 use crate::cli::run::{
     CommandSession, DisplayMode, FollowOptions, HostedState, ModelArgs, ModelChange, ModelRecording,
     OutputTarget, RecordedModelProxy, SCRIPT, SelectedModel, TurnCommand, TurnSummary, WorkspaceOwner,
-    add_files, check_prompt, hosted_file_ids, message, no_workspace_error, open_out_folder, print_isolation,
+    add_files, check_prompt, hosted_file_ids, message, no_workspace_error, open_out_dir, print_isolation,
     redactor, run_blocking, script_from_notes, select_model, settings_from_notes, standard_input,
     timeout_error, tool_dirs, unanswered_error, undecided_error, variables, with_recorder,
 };
@@ -172,18 +172,18 @@ pub(crate) async fn prepare_resume(
         selected.with_key(options, environment)
     };
     let host = CommandRuntime::for_sessions(&going.data_args, options, &config, environment).await?;
-    let folder = host.runtime.workspace(&host.tenant, id).await?;
-    let folder: PathBuf = folder.ok_or_else(|| CliError::internal("the session has no folder to work in"))?;
+    let dir = host.runtime.workspace(&host.tenant, id).await?;
+    let dir: PathBuf = dir.ok_or_else(|| CliError::internal("the session has no directory to work in"))?;
     let owner = if profile.workspace.is_some() { WorkspaceOwner::User } else { WorkspaceOwner::Session };
-    let workspace = SessionWorkspace::at_real_path(&folder).map_err(|error| {
-        CliError::usage(format!("the folder that the session works in cannot be used: {error}"))
+    let workspace = SessionWorkspace::at_real_path(&dir).map_err(|error| {
+        CliError::usage(format!("the directory that the session works in cannot be used: {error}"))
             .with_hint("put it back where it was, or begin another session: `conjure run --workspace DIR`")
     })?;
     let out = match going.out.clone() {
         Some(out) => {
             let tools = Arc::clone(&tools);
-            let folder = run_blocking(move || open_out_folder(&out, &tools)).await?;
-            Some(OutputTarget { folder, limit: going.out_limit })
+            let dir = run_blocking(move || open_out_dir(&out, &tools)).await?;
+            Some(OutputTarget { dir, limit: going.out_limit })
         }
         None => None,
     };
@@ -191,7 +191,7 @@ pub(crate) async fn prepare_resume(
         ResumeAction::Prompt(prompt) => (prompt.files.clone(), standard_input(terminal).await?),
         ResumeAction::Continue | ResumeAction::Converse | ResumeAction::Decide(..) => (Vec::new(), None),
     };
-    let (files, before) = add_files(folder, files, tools).await?;
+    let (files, before) = add_files(dir, files, tools).await?;
     let given = variables
         .into_iter()
         .fold(SessionSecrets::new(), |given, (name, value)| given.environment(name, value));

@@ -116,8 +116,8 @@ fn text(report: &SessionReport, host: &CommandRuntime, terminal: &Terminal) -> S
     }
     line("model", profile.model.as_deref().unwrap_or("unknown"));
     line("sandbox", profile.executor.as_deref().unwrap_or("unknown"));
-    if let Some(folder) = workspace {
-        line("workspace", &folder.to_string_lossy());
+    if let Some(dir) = workspace {
+        line("workspace", &dir.to_string_lossy());
     }
     let withheld: Vec<&str> = profile
         .secret_names
@@ -223,7 +223,7 @@ fn value(report: &SessionReport) -> Value {
     } = report;
     let mut value = json_entry(summary);
     value["sandbox"] = profile.executor.clone().into();
-    value["workspace"] = workspace.as_ref().map(|folder| folder.to_string_lossy().into_owned()).into();
+    value["workspace"] = workspace.as_ref().map(|dir| dir.to_string_lossy().into_owned()).into();
     value["withheld"] = serde_json::to_value(&profile.secret_names).unwrap_or_default();
     let skills =
         profile.skills.iter().map(|skill| json!({"name": skill.name, "digest": skill.digest.to_hex()}));

@@ -27,14 +27,14 @@ pub(crate) fn inputs(given: &[InputArg], skills: &[Arc<Skill>]) -> Result<SkillI
     Ok(inputs)
 }
 
-/// Loads the skills of the configuration. Diagnostics are printed as warnings; a named folder that does not exist is
+/// Loads the skills of the configuration. Diagnostics are printed as warnings; a named directory that does not exist is
 /// an error.
 pub(crate) fn load_configured(config: &Config, terminal: &Terminal) -> Result<Vec<Arc<Skill>>, CliError> {
     let Discovery { skills, diagnostics } = discover(config);
     for diagnostic in diagnostics {
         if is_missing_scope(&diagnostic) {
             return Err(CliError::usage(diagnostic.message().to_owned()).with_hint(
-                "`--skills`, `skill_paths` and CONJURE_SKILL_PATHS name folders that must exist",
+                "`--skills`, `skill_paths` and CONJURE_SKILL_PATHS name directories that must exist",
             ));
         }
         match diagnostic.severity() {
@@ -52,12 +52,12 @@ pub(crate) fn diagnostic_line(finding: &Diagnostic) -> String {
     printable(&format!("{path}{place}: {} [{}]", finding.message(), finding.rule()))
 }
 
-/// Discovers the skills of the configuration's scopes for a program in the current folder.
+/// Discovers the skills of the configuration's scopes for a program in the current directory.
 pub(crate) fn discover(config: &Config) -> Discovery {
     conjure::skill::load_configured(config, project().as_deref())
 }
 
-/// The project whose skills are loaded, if it is trusted: the current folder.
+/// The project whose skills are loaded, if it is trusted: the current directory.
 pub(super) fn project() -> Option<PathBuf> {
     std::env::current_dir().ok()
 }
@@ -122,7 +122,7 @@ const fn is_unreadable(rule: RuleId) -> bool {
 /// Loads the skill at `path`, with the library's error.
 pub(super) fn load(path: &Path, mode: Mode) -> Result<Skill, SkillError> {
     if is_package(path) {
-        extract_skill_file(path).and_then(|folder| folder.load(mode))
+        extract_skill_file(path).and_then(|dir| dir.load(mode))
     } else {
         Skill::load(path, mode)
     }

@@ -1,4 +1,4 @@
-//! `conjure skills pack`: packs a skill's folder into a `.skill` file.
+//! `conjure skills pack`: packs a skill's directory into a `.skill` file.
 
 use std::path::Path;
 

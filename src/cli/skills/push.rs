@@ -1,4 +1,4 @@
-//! `conjure skills push`: uploads a folder of skills to the model's service.
+//! `conjure skills push`: uploads a directory of skills to the model's service.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -46,7 +46,7 @@ pub(super) async fn push(
     });
     let refused = |error| hosted_client::sync_error(error, NO_SERVICE);
     if args.dry_run {
-        let plan = sync.plan(&args.folder).await.map_err(refused)?;
+        let plan = sync.plan(&args.dir).await.map_err(refused)?;
         let lines: Vec<PushLine<'_>> = plan
             .skills
             .iter()
@@ -65,7 +65,7 @@ pub(super) async fn push(
         print_result(args, &lines, &plan.absent, &plan.notes, terminal);
         return Ok(if plan.is_possible() { ExitStatus::Success } else { ExitStatus::Failed });
     }
-    let report = sync.push(&args.folder).await.map_err(refused)?;
+    let report = sync.push(&args.dir).await.map_err(refused)?;
     let lines: Vec<PushLine<'_>> = report
         .skills
         .iter()
@@ -90,19 +90,19 @@ pub(super) async fn push(
     Ok(if report.is_complete() { ExitStatus::Success } else { ExitStatus::Failed })
 }
 
-/// The folder of the upload index.
+/// The directory of the upload index.
 pub(super) fn index_dir(
     data: Option<&PathBuf>,
     config: &Config,
     environment: &ProcessEnv,
 ) -> Result<PathBuf, CliError> {
     let config = config.with(Settings { data: data.cloned(), ..Settings::default() })?;
-    let folder = config.data().map(Path::to_owned).or_else(|| environment.data_folder());
-    let folder = folder.ok_or_else(|| {
-        CliError::usage("no data folder is known: neither `XDG_DATA_HOME` nor `HOME` is set")
+    let dir = config.data().map(Path::to_owned).or_else(|| environment.data_dir());
+    let dir = dir.ok_or_else(|| {
+        CliError::usage("no data directory is known: neither `XDG_DATA_HOME` nor `HOME` is set")
             .with_hint("`--data DIR` names one, as does `CONJURE_DATA`")
     })?;
-    Ok(folder.join("hosted"))
+    Ok(dir.join("hosted"))
 }
 
 fn print_result(
@@ -141,7 +141,7 @@ fn print_result(
 
 fn print_lines(args: &PushArgs, lines: &[PushLine<'_>], absent: &[MissingLocally], terminal: &Terminal) {
     if lines.is_empty() && absent.is_empty() {
-        terminal.note(&format!("no skills found in {}", printable(&args.folder.to_string_lossy())));
+        terminal.note(&format!("no skills found in {}", printable(&args.dir.to_string_lossy())));
     }
     let names = lines.iter().map(|line| line.name).chain(absent.iter().map(|absent| absent.name.as_str()));
     let width = names.map(|name| name.chars().count()).max().unwrap_or(0);
@@ -161,7 +161,7 @@ fn print_lines(args: &PushArgs, lines: &[PushLine<'_>], absent: &[MissingLocally
     }
     for MissingLocally { name, skill, .. } in absent {
         let skill = printable(skill.as_str());
-        say(name, "absent", &format!("{skill}  not in the folder any more; the service keeps it"));
+        say(name, "absent", &format!("{skill}  not in the directory any more; the service keeps it"));
     }
 }
 

@@ -25,8 +25,8 @@ impl CrateFiles {
     fn read(source: &Path) -> Self {
         let mut found = Self::default();
         let mut pending = vec![source.to_owned()];
-        while let Some(folder) = pending.pop() {
-            for entry in fs::read_dir(&folder).unwrap() {
+        while let Some(dir) = pending.pop() {
+            for entry in fs::read_dir(&dir).unwrap() {
                 let path = entry.unwrap().path();
                 let name = path.file_name().unwrap().to_str().unwrap().to_owned();
                 if path.is_dir() {

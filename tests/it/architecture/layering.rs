@@ -265,7 +265,7 @@ const PURE_CRATES: [&str; 6] = [
 
 struct Member {
     name: String,
-    folder: PathBuf,
+    dir: PathBuf,
     /// Names of `[dependencies]`, `[build-dependencies]` and target-specific ones, not of tests.
     dependencies: BTreeSet<String>,
 }
@@ -275,19 +275,17 @@ fn root() -> &'static Path {
 }
 
 fn members() -> Vec<Member> {
-    let mut folders = vec![root().to_owned(), root().join("actors")];
+    let mut dirs = vec![root().to_owned(), root().join("actors")];
     for entry in fs::read_dir(root().join("crates")).unwrap() {
-        folders.push(entry.unwrap().path());
+        dirs.push(entry.unwrap().path());
     }
-    folders
-        .into_iter()
-        .map(|folder| {
-            let manifest: toml::Table =
-                fs::read_to_string(folder.join("Cargo.toml")).unwrap().parse().unwrap();
+    dirs.into_iter()
+        .map(|dir| {
+            let manifest: toml::Table = fs::read_to_string(dir.join("Cargo.toml")).unwrap().parse().unwrap();
             let mut dependencies = BTreeSet::new();
             collect_dependencies(&manifest, &mut dependencies);
             let name = manifest["package"]["name"].as_str().unwrap().to_owned();
-            Member { name, folder, dependencies }
+            Member { name, dir, dependencies }
         })
         .collect()
 }
@@ -305,10 +303,10 @@ fn collect_dependencies(table: &toml::Table, into: &mut BTreeSet<String>) {
     }
 }
 
-/// The `.rs` files in the `src` folder of a crate.
-fn sources(folder: &Path) -> Vec<PathBuf> {
+/// The `.rs` files in the `src` directory of a crate.
+fn sources(dir: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
-    let mut pending = vec![folder.join("src")];
+    let mut pending = vec![dir.join("src")];
     while let Some(next) = pending.pop() {
         for entry in fs::read_dir(next).unwrap() {
             let path = entry.unwrap().path();
@@ -398,7 +396,7 @@ fn ractor_is_built_without_the_features_that_change_it() {
 #[test]
 fn the_pure_crates_start_no_tasks() {
     for member in members().into_iter().filter(|member| PURE_CRATES.contains(&member.name.as_str())) {
-        for path in sources(&member.folder) {
+        for path in sources(&member.dir) {
             let text = fs::read_to_string(&path).unwrap();
             for name in ["tokio::spawn", "tokio::task", "JoinSet", "TaskTracker", "tokio::net", "tokio::fs"] {
                 assert!(!text.contains(name), "{} names `{name}`", path.display());
@@ -410,7 +408,7 @@ fn the_pure_crates_start_no_tasks() {
 #[test]
 fn unsafe_code_is_only_in_the_guests_sys_module() {
     for member in members() {
-        for path in sources(&member.folder) {
+        for path in sources(&member.dir) {
             let text = fs::read_to_string(&path).unwrap();
             let is_sys =
                 member.name == "conjure-guest" && path.components().any(|part| part.as_os_str() == "sys");
@@ -426,7 +424,7 @@ fn unsafe_code_is_only_in_the_guests_sys_module() {
 #[test]
 fn every_file_documents_its_purpose() {
     for member in members() {
-        for path in sources(&member.folder) {
+        for path in sources(&member.dir) {
             let text = fs::read_to_string(&path).unwrap();
             let is_tests = path.file_stem().is_some_and(|stem| stem == "tests")
                 || path.components().any(|part| part.as_os_str() == "tests");
@@ -435,7 +433,7 @@ fn every_file_documents_its_purpose() {
     }
 }
 
-/// The seccomp profile in the folder for embedders is the one that our containers run under.
+/// The seccomp profile in the directory for embedders is the one that our containers run under.
 #[cfg(feature = "docker")]
 #[test]
 fn the_container_seccomp_filter_matches_its_file() {

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Words that no name contains.
-const WORDS: [&str; 48] = [
+const WORDS: [&str; 49] = [
     "belongings",
     "berth",
     "bringing",
@@ -21,6 +21,7 @@ const WORDS: [&str; 48] = [
     "fate",
     "fittings",
     "flights",
+    "folder",
     "fortress",
     "gathering",
     "gist",
@@ -94,8 +95,8 @@ const NO_TYPES: [&str; 30] = [
 /// The keywords before a name in a declaration.
 const KINDS: [&str; 6] = ["struct ", "enum ", "trait ", "type ", "fn ", "mod "];
 
-fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
-    for entry in fs::read_dir(folder).unwrap() {
+fn sources(dir: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(dir).unwrap() {
         let path = entry.unwrap().path();
         let name = path.file_name().unwrap().to_str().unwrap();
         if path.is_dir() {
@@ -143,8 +144,8 @@ fn declared(line: &str) -> Option<(&'static str, &str)> {
 fn no_name_is_a_private_word() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut files = Vec::new();
-    for folder in ["src", "actors/src", "benches", "examples"] {
-        sources(&root.join(folder), &mut files);
+    for dir in ["src", "actors/src", "benches", "examples"] {
+        sources(&root.join(dir), &mut files);
     }
     for entry in fs::read_dir(root.join("crates")).unwrap() {
         sources(&entry.unwrap().path().join("src"), &mut files);

@@ -52,9 +52,9 @@ impl Fixture {
         script: &Path,
         rules: &[&str],
     ) -> crate::support::terminal::AtTerminal {
-        let folder = self.workspace.path().to_str().unwrap();
+        let dir = self.workspace.path().to_str().unwrap();
         let arguments =
-            [&["run", "--workspace", folder, "--script", script.to_str().unwrap()], rules, &["Go"]].concat();
+            [&["run", "--workspace", dir, "--script", script.to_str().unwrap()], rules, &["Go"]].concat();
         terminal.start(arguments, |conjure| conjure.env("CONJURE_DATA", self.data.path()))
     }
 
@@ -281,8 +281,8 @@ fn a_user_at_a_terminal_allows_a_prefix_for_the_session() {
     let done = answered(&fixture, asking_script.path(), &[], &answers).code(0);
     let done = done.says("a: all `bash_tool(touch:*)` in this session >");
     let done = done.says("decided allow bash_tool, and always `bash_tool(touch:*)` in this session");
-    let names = |folder: &Path| {
-        let entries = std::fs::read_dir(folder).unwrap();
+    let names = |dir: &Path| {
+        let entries = std::fs::read_dir(dir).unwrap();
         let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name()).collect();
         names.sort();
         names

@@ -6,20 +6,20 @@ use crate::support::{Conjure, Finished, script};
 
 /// A data directory with one session of a script, at rest.
 struct Fixture {
-    folder: tempfile::TempDir,
+    dir: tempfile::TempDir,
     script: tempfile::NamedTempFile,
 }
 
 impl Fixture {
     fn new() -> Self {
         let fixture =
-            Self { folder: tempfile::tempdir().unwrap(), script: script(&"- content: Done.\n".repeat(8)) };
+            Self { dir: tempfile::tempdir().unwrap(), script: script(&"- content: Done.\n".repeat(8)) };
         fixture.run(&[]).code(0);
         fixture
     }
 
     fn data(&self) -> PathBuf {
-        self.folder.path().join("data")
+        self.dir.path().join("data")
     }
 
     fn journal(&self) -> PathBuf {
@@ -47,7 +47,7 @@ impl Fixture {
 
     /// The message, without the name of the directory.
     fn normalized_error(&self, finished: &Finished) -> String {
-        finished.stderr.replace(self.folder.path().to_str().unwrap(), "[FOLDER]")
+        finished.stderr.replace(self.dir.path().to_str().unwrap(), "[DIRECTORY]")
     }
 }
 
@@ -102,8 +102,8 @@ fn an_unwritable_journal_is_reported_with_a_hint() {
 #[test]
 fn read_only_commands_do_not_create_the_data_directory() {
     let fixture = Fixture::new();
-    let missing = fixture.folder.path().join("misspelt");
-    let list = |folder: &Path| Conjure::new(["sessions", "list", "--data"]).arg(folder).finish().code(2);
+    let missing = fixture.dir.path().join("misspelt");
+    let list = |dir: &Path| Conjure::new(["sessions", "list", "--data"]).arg(dir).finish().code(2);
     list(&missing).says("misspelt` is not there").says("hint: `--data DIR`");
     assert!(!missing.exists());
     list(fixture.script.path()).says("cannot be used").says("hint: `--data DIR`");
@@ -114,19 +114,18 @@ fn read_only_commands_do_not_create_the_data_directory() {
 #[test]
 fn lost_files_of_a_session_are_reported_with_a_hint() {
     let fixture = Fixture::new();
-    let workspace = fixture.folder.path().join("workspace");
+    let workspace = fixture.dir.path().join("workspace");
     std::fs::create_dir(&workspace).unwrap();
     let run = fixture.command(&[], &["run", "--sandbox", "local", "--skills", "fixtures/skills", "--script"]);
     run.arg(fixture.script.path()).arg("--workspace").arg(&workspace).arg("Go").finish().code(0);
     std::fs::remove_dir(&workspace).unwrap();
-    let no_folder = fixture.normalized_error(&fixture.resume().code(2));
-    insta::assert_snapshot!("workspace_is_gone", no_folder);
+    let no_dir = fixture.normalized_error(&fixture.resume().code(2));
+    insta::assert_snapshot!("workspace_is_gone", no_dir);
     std::fs::create_dir(&workspace).unwrap();
-    std::fs::rename(fixture.data().join("tenants/local/skills"), fixture.folder.path().join("skills"))
-        .unwrap();
-    let no_skills = fixture.resume().code(1).says("is not there any more").says("hint: put the folder back");
+    std::fs::rename(fixture.data().join("tenants/local/skills"), fixture.dir.path().join("skills")).unwrap();
+    let no_skills =
+        fixture.resume().code(1).says("is not there any more").says("hint: put the directory back");
     assert_eq!(no_skills.stdout, "");
-    std::fs::rename(fixture.folder.path().join("skills"), fixture.data().join("tenants/local/skills"))
-        .unwrap();
+    std::fs::rename(fixture.dir.path().join("skills"), fixture.data().join("tenants/local/skills")).unwrap();
     assert_eq!(fixture.resume().code(0).stdout, "Done.\n");
 }

@@ -46,10 +46,10 @@ fn a_script_that_cannot_be_read_is_a_usage_error() {
 
 #[test]
 fn a_missing_allowed_path_is_named_as_such() {
-    let folder = tempfile::tempdir().unwrap();
-    let config = folder.path().join("config.toml");
+    let dir = tempfile::tempdir().unwrap();
+    let config = dir.path().join("config.toml");
     std::fs::write(&config, "allowed_paths = [\"missing\"]").unwrap();
-    let (config, workspace) = (config.to_str().unwrap(), folder.path().to_str().unwrap());
+    let (config, workspace) = (config.to_str().unwrap(), dir.path().to_str().unwrap());
     play("- content: x\n", &["--config", config, "--workspace", workspace])
         .code(2)
         .says(&format!("the allowed path `{workspace}/missing` does not exist"))
@@ -60,22 +60,22 @@ fn a_missing_allowed_path_is_named_as_such() {
 }
 
 #[test]
-fn a_missing_folder_of_skills_is_a_usage_error() {
-    play("- content: x\n", &["--skills", "no/such/folder"]).code(2).says("no/such/folder");
+fn a_missing_directory_of_skills_is_a_usage_error() {
+    play("- content: x\n", &["--skills", "no/such/directory"]).code(2).says("no/such/directory");
 }
 
 #[test]
 fn a_broken_skill_is_a_warning_and_the_others_are_there() {
-    let folder = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     for (name, content) in
         [("good", "---\nname: good\ndescription: d\n---\n"), ("bad", "---\nname: bad\n---\n")]
     {
-        std::fs::create_dir(folder.path().join(name)).unwrap();
-        std::fs::write(folder.path().join(name).join("SKILL.md"), content).unwrap();
+        std::fs::create_dir(dir.path().join(name)).unwrap();
+        std::fs::write(dir.path().join(name).join("SKILL.md"), content).unwrap();
     }
     let turns = "- expect: {system: {contains: good}}\n  content: Good.\n";
-    let folder = folder.path().to_str().unwrap();
-    let done = play(turns, &["--skills", folder]).code(0).says("warning: ").says("description");
+    let dir = dir.path().to_str().unwrap();
+    let done = play(turns, &["--skills", dir]).code(0).says("warning: ").says("description");
     assert_eq!(done.stdout, "Good.\n");
 }
 
@@ -102,8 +102,8 @@ fn an_unavailable_sandbox_is_a_usage_error() {
 
 #[test]
 fn a_configuration_that_cannot_be_used_is_a_usage_error() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("config.toml");
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("config.toml");
     std::fs::write(&file, "max_iteration = 3").unwrap();
     Conjure::new(["skills", "list", "--config"])
         .arg(&file)
@@ -139,13 +139,13 @@ fn inputs_are_regular_files_with_names_of_their_own() {
         .says("`/dev/zero` cannot be given: it is not a regular file");
     play(turns, &["--file", "fixtures"]).code(2).says("`fixtures` cannot be given: it is not a regular file");
     play(turns, &["--file", "no/such/file"]).code(2).says("no/such/file");
-    let folder = tempfile::tempdir().unwrap();
-    let other = folder.path().join("app.log");
+    let dir = tempfile::tempdir().unwrap();
+    let other = dir.path().join("app.log");
     std::fs::write(&other, "another").unwrap();
     play(turns, &["--file", "fixtures/data/app.log", "--file", other.to_str().unwrap()])
         .code(2)
         .says("another file of that name");
-    play(turns, &["--workspace", "no/such/folder"]).code(2).says("--workspace");
+    play(turns, &["--workspace", "no/such/directory"]).code(2).says("--workspace");
 }
 
 #[test]
@@ -233,8 +233,8 @@ fn a_failing_model_is_an_event_too() {
 
 #[test]
 fn a_file_with_an_unprintable_name_is_a_usage_error() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("a\nb.csv");
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("a\nb.csv");
     std::fs::write(&file, "").unwrap();
     play("- content: x\n", &["--file", file.to_str().unwrap()])
         .code(2)
@@ -243,14 +243,14 @@ fn a_file_with_an_unprintable_name_is_a_usage_error() {
 
 #[test]
 fn a_recording_that_cannot_be_written_is_a_usage_error() {
-    play("- content: x\n", &["--record", "no/such/folder/record.yaml"]).code(2).says("--record");
+    play("- content: x\n", &["--record", "no/such/directory/record.yaml"]).code(2).says("--record");
     play("- content: x\n", &["--record", "/dev/null"]).code(2).says("--record");
 }
 
 #[test]
 fn an_incomplete_recording_is_a_failure() {
-    let folder = tempfile::tempdir().unwrap();
-    let inner = folder.path().join("inner");
+    let dir = tempfile::tempdir().unwrap();
+    let inner = dir.path().join("inner");
     std::fs::create_dir(&inner).unwrap();
     let turns = format!("{}- content: All is well\n", bash(&format!("rm -r '{}'", inner.display())));
     let record = inner.join("record.yaml");
@@ -285,11 +285,11 @@ fn a_missing_temporary_directory_is_named() {
     let script = script("- content: x\n");
     let run = Conjure::new(["run", "--sandbox", "local", "--script"]).arg(script.path()).arg("Go");
     // Without a home, its data would go there.
-    run.env("TMPDIR", "/no/such/folder")
+    run.env("TMPDIR", "/no/such/directory")
         .env("HOME", "")
         .finish()
         .code(2)
-        .says("/no/such/folder")
+        .says("/no/such/directory")
         .says("TMPDIR")
         .does_not_say("--workspace");
 }

@@ -100,7 +100,7 @@ fn the_servers_of_a_trusted_project_get_no_secret_unless_the_user_names_their_fi
     let run = || {
         Conjure::new(["run", "Go", "--sandbox", "local", "--script"])
             .arg(script.path())
-            .folder(project.path())
+            .dir(project.path())
             .env("CONJURE_TRUSTED_PROJECTS", project.path())
             .env("LEVEL", "info")
     };

@@ -8,7 +8,7 @@ use crate::support::{Conjure, Finished, eventually, fixture, script};
 
 /// Runs a command on the sessions in this data directory.
 fn conjure(data: &Path, arguments: &[&str]) -> Conjure {
-    // The options that name the folder stand behind the subcommand.
+    // The options that name the directory stand behind the subcommand.
     Conjure::new(arguments).env("CONJURE_DATA", data)
 }
 

@@ -72,8 +72,8 @@ fn an_approval_prompt_shows_invisible_characters() {
 
 #[test]
 fn models_get_no_description_that_users_cannot_see() {
-    let folder = tempfile::tempdir().unwrap();
-    let skill = folder.path().join("greets");
+    let dir = tempfile::tempdir().unwrap();
+    let skill = dir.path().join("greets");
     fs::create_dir(&skill).unwrap();
     let description = "Greets.\u{e0049}\u{e0067} \u{202e}sdrawkcab\u{2069} می\u{200c}خواهم";
     fs::write(skill.join("SKILL.md"), format!("---\nname: greets\ndescription: {description}\n---\n"))
@@ -84,6 +84,6 @@ fn models_get_no_description_that_users_cannot_see() {
     let valid = Conjure::new(["skills", "validate", path]).finish().code(0);
     valid.says("such as U+E0049; models are told it without them");
     let scripted = script("- expect: {system: {contains: 'Greets. sdrawkcab'}}\n  content: Done.\n");
-    let run = Conjure::new(["run", "--skills"]).arg(folder.path()).arg("--script").arg(scripted.path());
+    let run = Conjure::new(["run", "--skills"]).arg(dir.path()).arg("--script").arg(scripted.path());
     run.arg("Go").finish().code(0).says("[description-deceptive]");
 }

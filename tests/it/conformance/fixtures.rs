@@ -15,11 +15,11 @@ pub(crate) fn all() -> Vec<Fixture> {
     fixtures
 }
 
-fn of(folder: &str, content: &str) -> Fixture {
-    Fixture { folder: folder.to_owned(), file: "SKILL.md", content: content.as_bytes().to_vec() }
+fn of(dir: &str, content: &str) -> Fixture {
+    Fixture { dir: dir.to_owned(), file: "SKILL.md", content: content.as_bytes().to_vec() }
 }
 
-/// Names as they are, each in a folder that should bear it.
+/// Names as they are, each in a directory that should bear it.
 fn names() -> impl Iterator<Item = Fixture> {
     let valid = ["a", "0", "my-skill", "a-1-b", "навык", "技能", "café", "ñ", "ß", "٣", "²", "ⅷ", "一", "ᾳ"];
     let invalid = [
@@ -53,9 +53,9 @@ fn names() -> impl Iterator<Item = Fixture> {
         ("a", "ａ"),
         ("Ⅷ", "viii"),
     ];
-    let named = |name: &str, folder: &str| of(folder, &format!("---\nname: '{name}'\ndescription: d\n---\n"));
+    let named = |name: &str, dir: &str| of(dir, &format!("---\nname: '{name}'\ndescription: d\n---\n"));
     let plain = valid.into_iter().chain(invalid).map(move |name| named(name, name));
-    let forms = other_forms.into_iter().map(move |(name, folder)| named(name, folder));
+    let forms = other_forms.into_iter().map(move |(name, dir)| named(name, dir));
     plain.collect::<Vec<_>>().into_iter().chain(forms.collect::<Vec<_>>())
 }
 

@@ -41,8 +41,8 @@ pub(crate) fn fixture(seed: u64) -> Fixture {
         fields.push(field);
     }
     let content = mutate(&mut random, render(&fields));
-    let folder = folder(&mut random, &name);
-    Fixture { folder, file: "SKILL.md", content: content.into_bytes() }
+    let dir = dir(&mut random, &name);
+    Fixture { dir, file: "SKILL.md", content: content.into_bytes() }
 }
 
 fn render(fields: &[(String, String)]) -> String {
@@ -103,18 +103,18 @@ fn name(random: &mut Random) -> String {
     words.join(if random.chance(20) { "" } else { "-" })
 }
 
-fn folder(random: &mut Random, name: &str) -> String {
-    let folder = if random.chance(15) {
+fn dir(random: &mut Random, name: &str) -> String {
+    let dir = if random.chance(15) {
         random.pick(&["other", "skill", "a"]).to_owned()
     } else {
         name.trim().to_owned()
     };
-    // A folder's name has at most 255 bytes, and some texts are none.
-    let mut folder: String = folder.replace(['/', '\0'], "");
-    while folder.len() > 240 {
-        folder.pop();
+    // A directory's name has at most 255 bytes, and some texts are none.
+    let mut dir: String = dir.replace(['/', '\0'], "");
+    while dir.len() > 240 {
+        dir.pop();
     }
-    if folder.is_empty() || folder == "." || folder == ".." { "folder".to_owned() } else { folder }
+    if dir.is_empty() || dir == "." || dir == ".." { "directory".to_owned() } else { dir }
 }
 
 /// Some words, now and then with what YAML minds, or at a limit.

@@ -41,11 +41,11 @@ fn measure(requests: &[RecordedRequest]) -> Vec<MeasuredRequest> {
 }
 
 fn run(name: &str, inputs: [&str; 2], config: &str) -> Vec<MeasuredRequest> {
-    let folder = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     let script = CONVERSATION.replace("NAME", name).replace("FIRST", inputs[0]).replace("SECOND", inputs[1]);
-    let path = folder.path().join("script.yaml");
+    let path = dir.path().join("script.yaml");
     std::fs::write(&path, script).unwrap();
-    let configured = folder.path().join("config.toml");
+    let configured = dir.path().join("config.toml");
     std::fs::write(&configured, config).unwrap();
     let service = Service::start(FakeMessages::builder().script(Script::from_file(path).unwrap()));
     let run = service.run().arg("--config").arg(&configured).args(["--skills", "fixtures/skills"]);

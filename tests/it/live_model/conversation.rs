@@ -100,9 +100,9 @@ fn every_script_of_the_fixtures_plays_over_the_wire_and_each_request_begins_with
 #[test]
 fn a_live_run_is_recorded_as_a_script_that_says_the_same() {
     let service = Service::start(FakeMessages::builder().script(script("sales-report")));
-    let folder = tempfile::tempdir().unwrap();
-    let recording = folder.path().join("recording.yaml");
-    let workspace = folder.path().join("workspace");
+    let dir = tempfile::tempdir().unwrap();
+    let recording = dir.path().join("recording.yaml");
+    let workspace = dir.path().join("workspace");
     std::fs::create_dir(&workspace).unwrap();
     let with_inputs = |run: Conjure| {
         run.args(["--skills", "fixtures/skills", "--file"])
@@ -125,8 +125,8 @@ fn a_live_run_is_recorded_as_a_script_that_says_the_same() {
 #[test]
 fn a_recording_contains_no_key_even_if_the_model_repeats_it() {
     let service = Service::of([says(&format!("Your key is {KEY}."))]);
-    let folder = tempfile::tempdir().unwrap();
-    let recording = folder.path().join("recording.yaml");
+    let dir = tempfile::tempdir().unwrap();
+    let recording = dir.path().join("recording.yaml");
     service.run().arg("--record").arg(&recording).arg("Go").finish().code(0);
     let written = std::fs::read_to_string(&recording).unwrap();
     assert!(
@@ -181,15 +181,15 @@ fn overload_is_retried_only_before_output() {
 
 #[test]
 fn a_call_with_invalid_json_is_reported_to_the_model_and_not_run() {
-    let folder = tempfile::tempdir().unwrap();
-    let command = format!("touch {}/ran", folder.path().display());
+    let dir = tempfile::tempdir().unwrap();
+    let command = format!("touch {}/ran", dir.path().display());
     let service = Service::of([
         Reply::blocks(vec![bash("toolu_1", &command)]).with_unfinished_input(2),
         says("Sorry."),
     ]);
     let done = service.run().arg("Go").finish().code(0).says("is not a JSON object");
     assert_eq!(done.stdout, "Sorry.\n");
-    assert!(!folder.path().join("ran").exists());
+    assert!(!dir.path().join("ran").exists());
     let second = json(&service.requests()[1]);
     assert!(second["messages"][1]["content"][0]["input"]["INVALID_JSON"].is_string(), "{second}");
     assert_eq!(second["messages"][2]["content"][0]["is_error"], true);

@@ -69,7 +69,7 @@ pub(crate) fn available_kind(kind: ExecutorKind) -> ExecutorKind {
 
 /// A host: its data directory and its skills. Its files are removed on drop.
 pub(crate) struct Fixture {
-    folder: PathBuf,
+    dir: PathBuf,
     pub(crate) kind: ExecutorKind,
     /// Resources that are dropped with it.
     _made: Option<tempfile::TempDir>,
@@ -89,54 +89,50 @@ impl Fixture {
     }
 
     pub(crate) fn with(kind: ExecutorKind, settings: Settings) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        std::fs::create_dir(folder.path().join("skills")).unwrap();
-        let fixture = Self {
-            kind: available_kind(kind),
-            folder: folder.path().to_owned(),
-            _made: Some(folder),
-            settings,
-        };
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir(dir.path().join("skills")).unwrap();
+        let fixture =
+            Self { kind: available_kind(kind), dir: dir.path().to_owned(), _made: Some(dir), settings };
         fixture.write_skill("greeting", "Greets people.", "echo hello");
         fixture
     }
 
     /// A host over an existing directory, which stays.
-    pub(crate) fn existing(folder: &Path, kind: ExecutorKind) -> Self {
-        Self::existing_with(folder, kind, Settings::default())
+    pub(crate) fn existing(dir: &Path, kind: ExecutorKind) -> Self {
+        Self::existing_with(dir, kind, Settings::default())
     }
 
     /// The same with these settings.
-    pub(crate) fn existing_with(folder: &Path, kind: ExecutorKind, settings: Settings) -> Self {
-        Self { folder: folder.to_owned(), kind: available_kind(kind), _made: None, settings }
+    pub(crate) fn existing_with(dir: &Path, kind: ExecutorKind, settings: Settings) -> Self {
+        Self { dir: dir.to_owned(), kind: available_kind(kind), _made: None, settings }
     }
 
-    pub(crate) fn folder(&self) -> &Path {
-        &self.folder
+    pub(crate) fn dir(&self) -> &Path {
+        &self.dir
     }
 
     pub(crate) fn data(&self) -> PathBuf {
-        self.folder.join("data")
+        self.dir.join("data")
     }
 
     pub(crate) fn skill(&self, name: &str) -> PathBuf {
-        self.folder.join("skills").join(name)
+        self.dir.join("skills").join(name)
     }
 
     /// Writes a skill with a script.
     pub(crate) fn write_skill(&self, name: &str, description: &str, script: &str) {
-        let folder = self.skill(name);
-        std::fs::create_dir_all(folder.join("scripts")).unwrap();
+        let dir = self.skill(name);
+        std::fs::create_dir_all(dir.join("scripts")).unwrap();
         let text = format!("---\nname: {name}\ndescription: {description}\n---\nRun `scripts/run.sh`.\n");
-        std::fs::write(folder.join("SKILL.md"), text).unwrap();
-        std::fs::write(folder.join("scripts/run.sh"), format!("#!/bin/sh\n{script}\n")).unwrap();
+        std::fs::write(dir.join("SKILL.md"), text).unwrap();
+        std::fs::write(dir.join("scripts/run.sh"), format!("#!/bin/sh\n{script}\n")).unwrap();
     }
 
     pub(crate) fn config(&self) -> Config {
         let settings = Settings {
             executor: Some(self.kind),
             data: Some(self.data()),
-            skill_paths: Some(vec![self.folder.join("skills")]),
+            skill_paths: Some(vec![self.dir.join("skills")]),
             ..self.settings.clone()
         };
         Config::from_layers(settings, &ProcessEnv::from_process(), None).unwrap()

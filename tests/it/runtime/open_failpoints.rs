@@ -112,8 +112,8 @@ pub(crate) async fn pause() {
 /// The files of the tenant's sessions: workspaces, pinned skills, intent records.
 pub(crate) fn on_disk(fixture: &Fixture) -> [usize; 3] {
     ["workspaces", "skills", "pending"].map(|name| {
-        let folder = fixture.data().join("tenants/acme").join(name);
-        std::fs::read_dir(folder).map_or(0, Iterator::count)
+        let dir = fixture.data().join("tenants/acme").join(name);
+        std::fs::read_dir(dir).map_or(0, Iterator::count)
     })
 }
 

@@ -44,7 +44,7 @@ const PATIENCE: Duration = Duration::from_secs(180);
 /// The parameters of the host.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Plan {
-    folder: PathBuf,
+    dir: PathBuf,
     /// A text that no other test has.
     mark: String,
     /// The image of containers and the engine's address; `None` without containers.
@@ -59,7 +59,7 @@ impl Plan {
         // A call is to be under way until the host is shut down, however long the others take to come so far.
         let tool_timeout = Some(Duration::from_secs(300));
         let settings = Settings { image, engine, tool_timeout, ..Settings::default() };
-        Fixture::existing_with(&self.folder, ExecutorKind::Jail, settings)
+        Fixture::existing_with(&self.dir, ExecutorKind::Jail, settings)
     }
 
     fn tenants(&self) -> [TenantId; 2] {
@@ -69,7 +69,7 @@ impl Plan {
     fn effects(&self, key: &SessionKey) -> String {
         let workspace =
             format!("data/tenants/{}/workspaces/{}/workspace", key.tenant, key.session.stored_name());
-        std::fs::read_to_string(self.folder.join(workspace).join("effects")).unwrap_or_default()
+        std::fs::read_to_string(self.dir.join(workspace).join("effects")).unwrap_or_default()
     }
 }
 
@@ -273,14 +273,14 @@ async fn leftovers(plan: &Plan, process: u32) -> Vec<String> {
     leftovers
 }
 
-fn entries(folder: &Path) -> Vec<String> {
-    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+fn entries(dir: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
     entries.map(|entry| entry.path().display().to_string()).collect()
 }
 
 /// Its leftovers in the data directory, except files of sessions.
-fn folders(plan: &Plan) -> Vec<String> {
-    let data = plan.folder.join("data");
+fn dirs(plan: &Plan) -> Vec<String> {
+    let data = plan.dir.join("data");
     let mut leftovers = entries(&data.join("sandboxes"));
     for tenant in plan.tenants() {
         let own_dir = data.join("tenants").join(tenant.as_str());
@@ -303,9 +303,9 @@ enum ExpectedExit {
 
 async fn shut_down(containers: Option<(String, String)>, within: Duration, enough: ExpectedExit) {
     let fixture = Fixture::new(ExecutorKind::Jail);
-    let mark = fixture.folder().file_name().unwrap().to_str().unwrap().replace(['.', '_'], "").to_lowercase();
+    let mark = fixture.dir().file_name().unwrap().to_str().unwrap().replace(['.', '_'], "").to_lowercase();
     let within = u64::try_from(within.as_millis()).unwrap();
-    let plan = Plan { folder: fixture.folder().to_owned(), mark, containers, within };
+    let plan = Plan { dir: fixture.dir().to_owned(), mark, containers, within };
     let parameters = serde_json::to_string(&plan).unwrap();
     let mut part = rerun(&[], "runtime::shutdown::part_a_busy_process", &parameters);
     let mut part = KillOnDrop(part.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap());
@@ -333,7 +333,7 @@ async fn shut_down(containers: Option<(String, String)>, within: Duration, enoug
     lines.for_each(drop);
     assert!(part.0.wait().unwrap().success());
     if enough == ExpectedExit::Yes {
-        assert_eq!(folders(&plan), [""; 0]);
+        assert_eq!(dirs(&plan), [""; 0]);
     }
 
     let sent = SentRequests::default();
@@ -346,7 +346,7 @@ async fn shut_down(containers: Option<(String, String)>, within: Duration, enoug
     sent.check();
     runtime.shutdown(soon()).await.unwrap();
     drop(runtime);
-    assert_eq!((leftovers(&plan, part.0.id()).await, folders(&plan)), (Vec::new(), Vec::new()));
+    assert_eq!((leftovers(&plan, part.0.id()).await, dirs(&plan)), (Vec::new(), Vec::new()));
 }
 
 /// Asserts that every acknowledged message is recorded at its sequence number.

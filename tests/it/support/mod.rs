@@ -37,12 +37,12 @@ pub(crate) fn program() -> PathBuf {
     )
 }
 
-/// A file or folder of the fixtures.
+/// A file or directory of the fixtures.
 pub(crate) fn fixture(path: &str) -> PathBuf {
     root().join("fixtures").join(path)
 }
 
-/// The command `conjure` with arguments, in the root folder, with an empty standard input and a home of its own.
+/// The command `conjure` with arguments, in the root directory, with an empty standard input and a home of its own.
 pub(crate) struct Conjure {
     command: std::process::Command,
     input: Input,
@@ -151,7 +151,7 @@ impl Conjure {
         Self { command, input: Input::Bytes(Vec::new()), output: Output::Read, home }
     }
 
-    /// The home folder, which is also where temporary folders are made.
+    /// The home directory, which is also where temporary directories are made.
     pub(crate) fn home(&self) -> &Path {
         self.home.path()
     }
@@ -171,8 +171,8 @@ impl Conjure {
         self
     }
 
-    pub(crate) fn folder(mut self, folder: &Path) -> Self {
-        self.command.current_dir(folder);
+    pub(crate) fn dir(mut self, dir: &Path) -> Self {
+        self.command.current_dir(dir);
         self
     }
 
@@ -285,7 +285,7 @@ impl Running {
         self.wait_keeping_home().0
     }
 
-    /// Waits for its end, and gives its home folder, to look at what is left there.
+    /// Waits for its end, and gives its home directory, to look at what is left there.
     pub(crate) fn wait_keeping_home(mut self) -> (Finished, tempfile::TempDir) {
         let mut ended = None;
         eventually("the command ends", || {

@@ -2,7 +2,7 @@
 
 use tokio::process::Command;
 
-use crate::server::{folder, program};
+use crate::server::{dir, program};
 
 /// The server sees at once that tools could not run.
 #[tokio::test]
@@ -17,7 +17,7 @@ async fn a_server_without_jails_does_not_start() {
     let mut command = Command::new("unshare");
     command.args(["--user", "--map-root-user", "sh", "-c", script, "sh"]).arg(program());
     command.args(["serve", "--listen", "127.0.0.1:0", "--sandbox", "jail", "--data"]).arg(data.path());
-    command.arg("--script").arg(folder().join("scripts/echo.yaml")).kill_on_drop(true);
+    command.arg("--script").arg(dir().join("scripts/echo.yaml")).kill_on_drop(true);
     let output = command.output().await.unwrap();
     let stderr = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(2), "{stderr}");

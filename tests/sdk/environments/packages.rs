@@ -7,7 +7,7 @@ async fn the_packages_of_an_environment_are_installed_once_and_survive_a_restart
     let Some(python) = python().await else { return };
     let data = tempfile::tempdir().unwrap();
     let index = data.path().join("index");
-    // Everything that pip is told comes from its own file in the home folder.
+    // Everything that pip is told comes from its own file in the home directory.
     let start = async || {
         let mut command = serve("local", data.path(), &data.path().join("data"));
         command.arg("--script").arg(script("packages.yaml"));

@@ -163,8 +163,8 @@ async def second_life(project, id):
 
 
 async def main():
-    with tempfile.TemporaryDirectory() as folder:
-        project = pathlib.Path(folder).resolve()
+    with tempfile.TemporaryDirectory() as directory:
+        project = pathlib.Path(directory).resolve()
         id = await first_life(project)
         await second_life(project, id)
     print("done")

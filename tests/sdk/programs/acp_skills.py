@@ -63,8 +63,8 @@ async def main(root):
         (skill / path).parent.mkdir(parents=True, exist_ok=True)
         (skill / path).write_text(content)
     load = {"server": "shelf", "skill": "greet", "version": version()}
-    folder = f"mcp-skills/shelf/greet-{version()[:16]}"
-    run = {"command": f"sh {folder}/scripts/greet.sh Ada", "description": "Greet"}
+    directory = f"mcp-skills/shelf/greet-{version()[:16]}"
+    run = {"command": f"sh {directory}/scripts/greet.sh Ada", "description": "Greet"}
     calls = [("mcp_load_skill", load), ("mcp_load_skill", load), ("bash_tool", run), ("mcp_load_skill", load)]
     turns = []
     for name, input in calls:
@@ -86,7 +86,7 @@ async def main(root):
         assert not (project / "mcp-skills").exists()
         said = await editor.answer(agent, id, "Please.", "allow_once")
         assert "Its words are the server's" in said and said.endswith("Run `scripts/greet.sh NAME`."), said
-        assert (project / folder / "scripts/greet.sh").read_text() == FILES["scripts/greet.sh"]
+        assert (project / directory / "scripts/greet.sh").read_text() == FILES["scripts/greet.sh"]
         said = await editor.answer(agent, id, "Now run it.", "allow_once")
         assert "hello Ada" in said, said
         # Each load is a decision of its own, and `always` is not offered.
@@ -96,5 +96,5 @@ async def main(root):
     print("done")
 
 
-with tempfile.TemporaryDirectory() as folder:
-    asyncio.run(main(pathlib.Path(folder).resolve()))
+with tempfile.TemporaryDirectory() as directory:
+    asyncio.run(main(pathlib.Path(directory).resolve()))

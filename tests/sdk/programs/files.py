@@ -27,8 +27,8 @@ assert files.retrieve_metadata(made.id) == made
 answer = files.download(made.id)
 assert answer.read() == b"a,b\n1,2\n" and answer.headers["content-type"] == "text/csv"
 assert answer.headers["content-disposition"].startswith('attachment; filename="in.csv"')
-with tempfile.TemporaryDirectory() as folder:
-    path = pathlib.Path(folder) / "note.txt"
+with tempfile.TemporaryDirectory() as directory:
+    path = pathlib.Path(directory) / "note.txt"
     path.write_text("A note.")
     note = files.upload(file=path, expires_in_seconds=3600)
     assert (note.filename, note.mime_type) == ("note.txt", "text/plain")

@@ -109,7 +109,7 @@ for name in ['a\r\nset-cookie: a=b', 'a"; filename="b', "a\nb", "ä\u2028b", "a\
     assert content == b"text" and b"set-cookie" not in names, head
     assert names.count(b"content-disposition") == 1 and b"x-content-type-options" in names, head
 
-# Archives that lead out of their folder, hold links, or are larger than they look.
+# Archives that lead out of their directory, hold links, or are larger than they look.
 SKILL = b"---\nname: greeter\ndescription: Greets people\n---\nSay hello.\n"
 
 

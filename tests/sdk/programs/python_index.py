@@ -1,4 +1,4 @@
-"""An index of packages on 127.0.0.2, with an MCP server as a package. Prints its port. Arguments: a folder for the packages, and a file to which
+"""An index of packages on 127.0.0.2, with an MCP server as a package. Prints its port. Arguments: a directory for the packages, and a file to which
 each path is written that was asked for."""
 
 import http.server

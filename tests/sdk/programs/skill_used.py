@@ -7,7 +7,7 @@ skills = client.beta.skills
 bad = anthropic.BadRequestError
 
 
-def folder(body):
+def directory(body):
     text = f"---\nname: greeter\ndescription: Greets people\n---\n{body}\n"
     return [("greeter/SKILL.md", text.encode()), ("greeter/scripts/run.sh", b"#!/bin/sh\necho hi\n")]
 
@@ -21,7 +21,7 @@ def used(session):
     assert calls == ["skills_load", "skills_run_script"], calls
 
 
-made = skills.create(files=folder("Say good evening."))
+made = skills.create(files=directory("Say good evening."))
 reference = {"type": "custom", "skill_id": made.id}
 agent, environment = make(client, skills=[reference], tools=[{"type": "agent_toolset_20260401"}])
 create = lambda: client.beta.sessions.create(agent=agent, environment_id=environment)
@@ -30,7 +30,7 @@ assert [skill.version for skill in session.agent.skills] == [made.latest_version
 used(session.id)
 
 # A later version changes neither the session nor the agent, which has the version of its creation.
-later = skills.versions.create(made.id, files=folder("Say good night."))
+later = skills.versions.create(made.id, files=directory("Say good night."))
 other = create()
 used(other.id)
 
@@ -44,7 +44,7 @@ except bad as error:
     assert error.body["error"]["message"].startswith("agent.skills.0: "), error
 used(waiting.id)
 
-# The vendor's names stand for configured folders.
+# The vendor's names stand for configured directories.
 try:
     make(client, skills=[{"type": "anthropic", "skill_id": "xlsx"}])
     raise AssertionError("a skill that nobody configured was accepted")

@@ -17,7 +17,7 @@ def refused(kind, call, *arguments, **named):
     raise AssertionError("it was not refused")
 
 
-def folder(name="greeter", body="Say hello."):
+def directory(name="greeter", body="Say hello."):
     text = f"---\nname: {name}\ndescription: Greets people\n---\n{body}\n"
     return [(f"{name}/SKILL.md", text.encode()), (f"{name}/scripts/run.sh", b"#!/bin/sh\necho hi\n")]
 
@@ -30,16 +30,16 @@ def archive(files):
     return buffer.getvalue()
 
 
-made = skills.create(files=folder(), display_name="A greeter")
+made = skills.create(files=directory(), display_name="A greeter")
 assert (made.display_name, made.source.type, made.type) == ("A greeter", "custom", "skill")
-zipped = skills.create(files=[("other.zip", archive(folder("other")))])
+zipped = skills.create(files=[("other.zip", archive(directory("other")))])
 assert zipped.display_name == "other"
 assert skills.retrieve(made.id) == made
 first = skills.versions.retrieve(made.latest_version_id, skill_id=made.id)
 assert (first.name, first.description, first.skill_id) == ("greeter", "Greets people", made.id)
 assert skills.versions.retrieve("latest", skill_id=made.id) == first
 
-second = skills.versions.create(made.id, files=folder(body="Say good evening."))
+second = skills.versions.create(made.id, files=directory(body="Say good evening."))
 assert second.name == "greeter"
 changed = skills.retrieve(made.id)
 assert changed.latest_version_id == second.id and changed.updated_at >= made.updated_at
@@ -64,16 +64,16 @@ old = client.beta.agents.create(
 )
 assert old.skills[0].version == first.id
 
-assert "keep the name" in refused(bad, skills.versions.create, made.id, files=folder("renamed"))
+assert "keep the name" in refused(bad, skills.versions.create, made.id, files=directory("renamed"))
 for files in [
     [],
     [("greeter/README.md", b"no skill")],
-    [("../greeter/SKILL.md", folder()[0][1])],
-    [("greeter/../../SKILL.md", folder()[0][1])],
-    [("/greeter/SKILL.md", folder()[0][1])],
-    folder() + [("elsewhere/a", b"")],
+    [("../greeter/SKILL.md", directory()[0][1])],
+    [("greeter/../../SKILL.md", directory()[0][1])],
+    [("/greeter/SKILL.md", directory()[0][1])],
+    directory() + [("elsewhere/a", b"")],
     [("a.zip", b"PK\x03\x04 is broken")],
-    [("a.zip", archive([("greeter/SKILL.md", folder()[0][1]), ("../evil", b"")]))],
+    [("a.zip", archive([("greeter/SKILL.md", directory()[0][1]), ("../evil", b"")]))],
 ]:
     refused(bad, skills.create, files=files)
 assert len(list(skills.list())) == 2
@@ -95,8 +95,8 @@ refused(missing, skills.retrieve, "nothing")
 async def main():
     async with anthropic.AsyncAnthropic(base_url=URL, api_key="none", _strict_response_validation=True) as client:
         skills = client.beta.skills
-        made = await skills.create(files=folder("async-skill"))
-        version = await skills.versions.create(made.id, files=folder("async-skill", "Other."))
+        made = await skills.create(files=directory("async-skill"))
+        version = await skills.versions.create(made.id, files=directory("async-skill", "Other."))
         assert (await skills.versions.retrieve(version.id, skill_id=made.id)).id == version.id
         assert (await (await skills.versions.download(version.id, skill_id=made.id)).read()).startswith(b"PK")
         assert [found.id async for found in skills.versions.list(made.id, limit=1)][0] == version.id

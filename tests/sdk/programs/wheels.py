@@ -6,7 +6,7 @@ import zipfile
 
 
 def wheel(index, name, version, files, entry_points=""):
-    """A wheel in the folder of an index, each package with a page of its own."""
+    """A wheel in the directory of an index, each package with a page of its own."""
     place = index / name
     place.mkdir(parents=True, exist_ok=True)
     module = name.replace("-", "_")

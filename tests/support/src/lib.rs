@@ -175,7 +175,7 @@ fn target() -> String {
     name.rsplit_once('-').map_or(&*name, |(target, _)| target).to_owned()
 }
 
-/// The file of the records, in the folder that holds the folder of the test programs.
+/// The file of the records, in the directory that holds the directory of the test programs.
 fn records() -> Option<PathBuf> {
     let program = std::env::current_exe().ok()?;
     Some(program.parent()?.parent()?.join("skipped-tests"))

@@ -26,23 +26,23 @@ pub fn this_program() -> Command {
     Command::new(std::env::current_exe().unwrap())
 }
 
-/// Starts this program again with the arguments `part` and `folder`, in a mount namespace of its own, which ends with it.
+/// Starts this program again with the arguments `part` and `dir`, in a mount namespace of its own, which ends with it.
 ///
-/// The shell runs `prepare` in that namespace first; `$1` in it is `folder`.
+/// The shell runs `prepare` in that namespace first; `$1` in it is `dir`.
 ///
 /// # Panics
 ///
 /// If `prepare` or the part fails.
 #[track_caller]
 #[expect(clippy::disallowed_methods, reason = "a test starts itself")]
-pub fn in_mount_namespace(prepare: &str, part: &str, folder: &Path) {
+pub fn in_mount_namespace(prepare: &str, part: &str, dir: &Path) {
     let script = format!("set -e; {prepare}; exec \"$2\" \"$3\" \"$1\"");
     let status = Command::new("unshare")
         .args(["--user", "--map-root-user", "--mount", "sh", "-c", &script, "sh"])
-        .args([folder, &std::env::current_exe().unwrap(), Path::new(part)])
+        .args([dir, &std::env::current_exe().unwrap(), Path::new(part)])
         .status()
         .expect("`unshare` is there (util-linux)");
-    assert!(status.success(), "{status}: {part} {}", folder.display());
+    assert!(status.success(), "{status}: {part} {}", dir.display());
 }
 
 /// Starts a process that locks an SQLite database for writing until it is dropped. Returns when it has the lock.

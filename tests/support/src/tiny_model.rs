@@ -9,7 +9,7 @@ use tokio::process::Child;
 
 use crate::Python;
 
-const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tiny-model");
+const DIR: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tiny-model");
 
 /// A running llama.cpp server. It ends with this value. Its model calls the tool `bash` once and then says what that printed; template, tokenizer,
 /// grammar and parsers are the server's own.
@@ -18,7 +18,7 @@ pub struct TinyModel {
     /// The server's address, without `/v1`.
     pub url: String,
     _child: Child,
-    _folder: TempDir,
+    _dir: TempDir,
 }
 
 impl TinyModel {
@@ -31,13 +31,13 @@ impl TinyModel {
     pub async fn start(context: u32) -> Option<Self> {
         let check = "import xllamacpp, gguf, numpy";
         let python = Python::find("CONJURE_ORACLE_PYTHON", check, "`xllamacpp`, `gguf` and `numpy`").await?;
-        let folder = TempDir::new().unwrap();
-        let model = folder.path().join("tiny.gguf");
-        let made = python.command().arg(format!("{FOLDER}/make.py")).arg(&model).output().await.unwrap();
+        let dir = TempDir::new().unwrap();
+        let model = dir.path().join("tiny.gguf");
+        let made = python.command().arg(format!("{DIR}/make.py")).arg(&model).output().await.unwrap();
         assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
         let mut child = python
             .command()
-            .arg(format!("{FOLDER}/serve.py"))
+            .arg(format!("{DIR}/serve.py"))
             .arg(&model)
             .arg(context.to_string())
             .stdin(Stdio::piped())
@@ -48,6 +48,6 @@ impl TinyModel {
         // It prints its address, or nothing if it could not start.
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let url = lines.next_line().await.unwrap().unwrap();
-        Some(Self { url, _child: child, _folder: folder })
+        Some(Self { url, _child: child, _dir: dir })
     }
 }

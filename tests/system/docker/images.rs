@@ -29,7 +29,7 @@ const STUBBORN: Content = Content {
         "ENTRYPOINT [\"/no/such/program\"]",
         "CMD [\"and\", \"arguments\"]",
         "VOLUME /data",
-        "WORKDIR /no/such/folder",
+        "WORKDIR /no/such/directory",
         "ENV GREETING=hello",
         "ENV HOME=/root",
         "ENV https_proxy=http://corp:3128",

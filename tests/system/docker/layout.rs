@@ -9,7 +9,7 @@ use bollard::query_parameters::ListContainersOptionsBuilder;
 use conjure_base::{SessionId, TenantId};
 use conjure_sandbox::{
     Access, CommandEnd, Connector, ContentDir, ContentItem, DataDir, DockerOptions, EngineAddress, Executor,
-    HostMount, Jail, Sandbox, SandboxErrorKind, SharedFolder, View,
+    HostMount, Jail, Sandbox, SandboxErrorKind, SharedDir, View,
 };
 use conjure_store::FileMode;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -138,9 +138,9 @@ async fn commands_run_as_the_workspaces_owner() {
 async fn skills_and_volumes_are_mounted_read_only_at_their_paths() {
     let Some(fixture) = ContainerFixture::new() else { return };
     let host = tempfile::tempdir().unwrap();
-    for (folder, text) in [("skill", "a skill"), ("fixed", "a volume"), ("open", "written")] {
-        fs::create_dir(host.path().join(folder)).unwrap();
-        fs::write(host.path().join(folder).join("file"), text).unwrap();
+    for (dir, text) in [("skill", "a skill"), ("fixed", "a volume"), ("open", "written")] {
+        fs::create_dir(host.path().join(dir)).unwrap();
+        fs::write(host.path().join(dir).join("file"), text).unwrap();
     }
     fs::set_permissions(host.path().join("open"), fs::Permissions::from_mode(0o777)).unwrap();
     let volume = |name: &str, access| HostMount {
@@ -150,7 +150,7 @@ async fn skills_and_volumes_are_mounted_read_only_at_their_paths() {
     };
     let volumes = vec![volume("fixed", Access::ReadOnly), volume("open", Access::ReadWrite)];
     let connector = conjure_sandbox::Docker::new(DockerOptions { volumes, ..fixture.options() }, []);
-    let skill = SharedFolder::new(host.path().join("skill"), "/mnt/skills/one");
+    let skill = SharedDir::new(host.path().join("skill"), "/mnt/skills/one");
     let container = fixture.container_with(&connector, |context| context.read_only = vec![skill]).await;
     assert_eq!(container.sh("cat /mnt/skills/one/file /data/fixed/file").await, "a skilla volume");
     for path in ["/mnt/skills/one/x", "/mnt/skills/x", "/data/fixed/x", "/usr/x", "/etc/x", "/x", "/output/x"]
@@ -170,8 +170,8 @@ async fn skills_and_volumes_are_mounted_read_only_at_their_paths() {
 #[tokio::test]
 async fn content_appears_in_a_running_container() {
     let Some(fixture) = ContainerFixture::new() else { return };
-    let folder = tempfile::tempdir().unwrap();
-    let data = DataDir::open(folder.path()).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let data = DataDir::open(dir.path()).unwrap();
     let store = data.store();
     let digest = store.insert_bytes(b"late", FileMode::Plain).unwrap().digest;
     let connector = fixture.connector().with_data(data.clone());
@@ -216,16 +216,16 @@ async fn mounts_that_expose_the_engine_are_rejected() {
     let connector = fixture.connector();
     let address = connector.check_environment().await.unwrap().address;
     let EngineAddress::Unix(socket) = address else { panic!("it is on another machine") };
-    let (folder, itself) = (socket.parent().unwrap(), fs::canonicalize(&socket).unwrap());
+    let (dir, itself) = (socket.parent().unwrap(), fs::canonicalize(&socket).unwrap());
     for (volume, message) in [
-        (volume(folder.to_str().unwrap(), "/data"), "the socket of a container engine"),
+        (volume(dir.to_str().unwrap(), "/data"), "the socket of a container engine"),
         (volume(itself.to_str().unwrap(), "/data/socket"), "the socket of a container engine"),
         (volume("/usr", "/etc"), "the sandbox's own `/etc`"),
         (volume("/usr", "/etc/deep"), "the sandbox's own `/etc`"),
         (volume("/usr", "/proc/x"), "the sandbox's own `/proc`"),
         (volume("/usr", "/.conjure"), "the sandbox's own `/.conjure`"),
         (volume("/usr", "/data/../etc"), "no place in a sandbox"),
-        (volume("/no/such/folder", "/data"), "cannot be used"),
+        (volume("/no/such/directory", "/data"), "cannot be used"),
     ] {
         let options = DockerOptions { volumes: vec![volume], ..fixture.options() };
         let workspace = tempfile::tempdir().unwrap();
@@ -245,11 +245,11 @@ async fn host_files_are_in_no_volume() {
     fs::create_dir_all(workspace.join("deep")).unwrap();
     let neighbour = data.workspace().unwrap();
     for (host, access, message) in [
-        (home.path(), Access::ReadWrite, "contains the data folder"),
-        (home.path(), Access::ReadOnly, "contains the data folder"),
-        (neighbour.path(), Access::ReadOnly, "lies in the data folder"),
-        (&workspace.join("deep"), Access::ReadOnly, "contains the read-only folder"),
-        (&workspace, Access::ReadOnly, "lies in the read-only folder"),
+        (home.path(), Access::ReadWrite, "contains the data directory"),
+        (home.path(), Access::ReadOnly, "contains the data directory"),
+        (neighbour.path(), Access::ReadOnly, "lies in the data directory"),
+        (&workspace.join("deep"), Access::ReadOnly, "contains the read-only directory"),
+        (&workspace, Access::ReadOnly, "lies in the read-only directory"),
     ] {
         let volumes = vec![HostMount { host: host.to_owned(), target: "/data".into(), access }];
         let options = DockerOptions { volumes, ..fixture.options() };
@@ -262,12 +262,12 @@ async fn host_files_are_in_no_volume() {
     assert!(fixture.containers().await.is_empty());
 }
 
-/// A folder that is handed over to a container's user is not taken for what a crashed host left.
+/// A directory that is handed over to a container's user is not taken for what a crashed host left.
 #[tokio::test]
 async fn a_directory_of_root_is_used_by_one_container_at_a_time() {
     let Some(fixture) = ContainerFixture::new() else { return };
     if !rustix::process::geteuid().is_root() {
-        test_support::skip("only root hands folders over", "run the tests as root");
+        test_support::skip("only root hands directories over", "run the tests as root");
         return;
     }
     let connector = fixture.connector();
@@ -301,29 +301,29 @@ async fn two_volumes_cannot_share_a_path() {
     assert!(refused.to_string().contains("would take the place of `/usr/bin`"), "{refused}");
 }
 
-/// Between the look at a folder and its mount another sandbox may put a link in its place.
+/// Between the look at a directory and its mount another sandbox may put a link in its place.
 #[tokio::test]
 async fn a_directory_swapped_before_mounting_is_rejected() {
     let Some(fixture) = ContainerFixture::new() else { return };
-    let folder = tempfile::tempdir().unwrap();
-    let parent = folder.path().join("around");
+    let dir = tempfile::tempdir().unwrap();
+    let parent = dir.path().join("around");
     for name in ["work", "secret"] {
         fs::create_dir_all(parent.join(name)).unwrap();
     }
     let (work, swapped) = (parent.join("work"), parent.clone());
-    // In front of the engine: when it is asked to make a container, the folder has been looked at.
+    // In front of the engine: when it is asked to make a container, the directory has been looked at.
     let swap = move || {
         fs::rename(swapped.join("work"), swapped.join("old")).unwrap();
         std::os::unix::fs::symlink("secret", swapped.join("work")).unwrap();
     };
-    let socket = folder.path().join("engine");
+    let socket = dir.path().join("engine");
     let [EngineAddress::Unix(real)] = &fixture.options().engine[..] else { panic!("it has a socket") };
     let _passing = before_engine(real.clone(), &socket, "/containers/create", swap);
     let engine = vec![EngineAddress::Unix(socket)];
     let connector = conjure_sandbox::Docker::new(DockerOptions { engine, ..fixture.options() }, []);
     let refused = open(&connector, &conjure_sandbox::ExecutionContext::new(&work)).await.unwrap_err();
     assert_eq!(refused.kind(), SandboxErrorKind::PathNotAllowed, "{refused}");
-    assert!(refused.to_string().contains("was another folder when"), "{refused}");
+    assert!(refused.to_string().contains("was another directory when"), "{refused}");
     assert!(fixture.containers().await.is_empty());
     assert_eq!(fs::read_dir(parent.join("secret")).unwrap().count(), 0);
 }

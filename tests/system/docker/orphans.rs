@@ -17,20 +17,20 @@ use crate::support::{host, rerun, soon, test_parameters, until};
 #[tokio::test]
 async fn part_a_host_in_its_own_namespace() {
     let Some(parameters) = test_parameters() else { return };
-    let [engine, image, mark, folder] = parameters.split('\n').collect::<Vec<_>>().try_into().unwrap();
+    let [engine, image, mark, dir] = parameters.split('\n').collect::<Vec<_>>().try_into().unwrap();
     let options = DockerOptions {
         engine: vec![engine.parse().unwrap()],
         image: image.to_owned(),
         labels: [("conjure-test".to_owned(), mark.to_owned())].into(),
         ..DockerOptions::default()
     };
-    let folder = Path::new(folder);
-    let data = DataDir::open(&folder.join("data")).unwrap();
+    let dir = Path::new(dir);
+    let data = DataDir::open(&dir.join("data")).unwrap();
     let connector = Docker::new(options, host()).with_data(data.clone());
     let workspace = data.workspace().unwrap();
     let context = ExecutionContext::new(workspace.path());
     let _open = Sandbox::open(&connector, &context, Arc::new(SystemClock), soon(60)).await.unwrap();
-    std::fs::write(folder.join("ready"), "").unwrap();
+    std::fs::write(dir.join("ready"), "").unwrap();
     pending::<()>().await;
 }
 
@@ -41,18 +41,18 @@ async fn an_unknown_host_counts_as_alive_while_its_lock_is_held() {
         test_support::skip("only root can make a pid namespace for it", "run the tests as root");
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     let options = fixture.options();
     let (engine, mark) = (&options.engine[0], &options.labels["conjure-test"]);
-    let parameters = format!("{engine}\n{}\n{mark}\n{}", options.image, folder.path().display());
+    let parameters = format!("{engine}\n{}\n{mark}\n{}", options.image, dir.path().display());
     let apart = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"];
     let mut host = rerun(&apart, "orphans::part_a_host_in_its_own_namespace", &parameters);
     let host = host.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     let host = KillOnDrop(host);
-    until("it has a sandbox", || folder.path().join("ready").exists()).await;
+    until("it has a sandbox", || dir.path().join("ready").exists()).await;
 
     // As the next start would have it, but the host still lives.
-    let data = || DataDir::open(&folder.path().join("data")).unwrap();
+    let data = || DataDir::open(&dir.path().join("data")).unwrap();
     let next = fixture.connector().with_data(data());
     next.sweep().await.unwrap();
     assert_eq!(fixture.containers().await.len(), 1);

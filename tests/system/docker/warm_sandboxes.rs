@@ -6,7 +6,7 @@ use conjure_sandbox::Executor as _;
 use crate::container_fixture::ContainerFixture;
 use crate::support::warm_sandboxes::{self, WarmSandboxFixture};
 
-/// In folders that the engine has.
+/// In directories that the engine has.
 fn fixture(containers: &ContainerFixture) -> WarmSandboxFixture {
     let connector = containers.connector();
     WarmSandboxFixture::of(move |data| connector.clone().with_data(data))

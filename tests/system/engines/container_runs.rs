@@ -117,8 +117,8 @@ fn a_missing_engine_is_reported_with_the_searched_addresses() {
     assert_eq!(done.stdout, "");
     insta::assert_snapshot!("run_without_engine", stderr_of(&done));
     // The same where the configuration says where it is.
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("conjure.toml");
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("conjure.toml");
     std::fs::write(&file, format!("engine = \"{NOWHERE}\"\n")).unwrap();
     let configured = run_with(&["--config", file.to_str().unwrap()], &[]);
     assert_eq!(stderr_of(&configured), stderr_of(&done));

@@ -66,7 +66,7 @@ fn of_jails(fixture: &Fixture, image: &str) -> RuntimeOptions {
 
 /// One that no other test has, by which its containers are known.
 fn own_tenant(fixture: &Fixture) -> String {
-    let name = fixture.folder().file_name().unwrap().to_str().unwrap();
+    let name = fixture.dir().file_name().unwrap().to_str().unwrap();
     name.trim_start_matches('.').to_lowercase()
 }
 
@@ -74,8 +74,8 @@ fn own_tenant(fixture: &Fixture) -> String {
 #[tokio::test]
 async fn part_a_process_with_a_container() {
     #[expect(clippy::disallowed_methods, reason = "the variable has the parameters of the part")]
-    let (Ok(folder), Ok(image)) = (std::env::var(HOST), std::env::var(IMAGE)) else { return };
-    let fixture = Fixture::existing(Path::new(&folder), ExecutorKind::Jail);
+    let (Ok(dir), Ok(image)) = (std::env::var(HOST), std::env::var(IMAGE)) else { return };
+    let fixture = Fixture::existing(Path::new(&dir), ExecutorKind::Jail);
     let runtime = Runtime::spawn(of_jails(&fixture, &image)).await.unwrap();
     let session =
         runtime.open(SessionSpec::new(tenant(&own_tenant(&fixture))).sandbox("docker")).await.unwrap();
@@ -93,7 +93,7 @@ fn containers_of_a_killed_process_are_removed_by_the_next_start_whatever_the_def
     #[expect(clippy::disallowed_methods, reason = "the test needs another process")]
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["containers::part_a_process_with_a_container", "--exact", "--nocapture"]);
-    command.env(HOST, fixture.folder()).env(IMAGE, image.name());
+    command.env(HOST, fixture.dir()).env(IMAGE, image.name());
     let mut process = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let stdout = BufReader::new(process.stdout.take().unwrap());
     let came_so_far = stdout.lines().any(|line| line.is_ok_and(|line| line == "READY"));

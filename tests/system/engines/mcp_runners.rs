@@ -25,8 +25,8 @@ async fn a_tenants_limit_applies_while_a_server_starts() {
         return test_support::skip("this machine permits no jail", "unprivileged user namespaces are needed");
     }
     let fixture = Fixture::new(ExecutorKind::Jail);
-    let folder = tempfile::tempdir().unwrap();
-    let uvx = folder.path().join("uvx");
+    let dir = tempfile::tempdir().unwrap();
+    let uvx = dir.path().join("uvx");
     std::fs::write(&uvx, UVX).unwrap();
     std::fs::set_permissions(&uvx, std::fs::Permissions::from_mode(0o755)).unwrap();
     let file = json!({"mcpServers": {"demo": {"command": uvx, "args": ["demo-server"]}}}).to_string();

@@ -34,27 +34,26 @@ async fn a_docker_command_line_opens_a_sandbox_of_its_image() {
     let fixture = Fixture::with(ExecutorKind::Local, settings);
     let shared = tempfile::tempdir().unwrap();
     std::fs::write(shared.path().join("ready"), "").unwrap();
-    let line = |image: &str, folder: &str| {
-        let volume = format!("{folder}:/shared");
+    let line = |image: &str, dir: &str| {
+        let volume = format!("{dir}:/shared");
         let args =
             ["run", "-i", "--rm", "--init", "--name", "app", "-e", "GREETING", "-e", "LEVEL=info", "-v"];
         let args = args.into_iter().chain([volume.as_str(), image, "--wait-for", "/shared/ready"]);
         json!({"command": "docker", "args": args.collect::<Vec<_>>(), "env": {"GREETING": "hello", "OTHER": "x"}})
     };
-    let folder = shared.path().to_str().unwrap();
+    let dir = shared.path().to_str().unwrap();
     let read = |name: &str, server| {
         let file = json!({"mcpServers": {name: server}}).to_string();
         let server = parse_mcp_json(&file, &|_| None).unwrap().servers.remove(0);
         McpServerSpec { required: true, ..server }
     };
-    let mut podman = line(image.name(), folder);
+    let mut podman = line(image.name(), dir);
     podman["command"] = json!("podman");
     let sent = SentRequests::default();
     let options = RuntimeOptions::from(fixture.config()).model("program", sent.model());
     let runtime = Runtime::spawn(options).await.unwrap();
     let spec = || SessionSpec::new(tenant("acme")).without_sandbox();
-    let session =
-        runtime.open(spec().own_mcp_servers([read("app", line(image.name(), folder))])).await.unwrap();
+    let session = runtime.open(spec().own_mcp_servers([read("app", line(image.name(), dir))])).await.unwrap();
     let variable = |name: &str| json!([["mcp__app__env", {"text": name}]]);
     let calls = json!([
         variable("GREETING"),
@@ -69,7 +68,7 @@ async fn a_docker_command_line_opens_a_sandbox_of_its_image() {
     assert_ne!(results_text[4], "1");
 
     // The model is told of those that cannot be started.
-    let missing_image = read("gone", line("conjure-test:no-such-image", folder));
+    let missing_image = read("gone", line("conjure-test:no-such-image", dir));
     let session = runtime.open(spec().own_mcp_servers([missing_image, read("other", podman)])).await.unwrap();
     results(&mut session.send("hello").await.unwrap()).await;
     let messages = format!("{:?}", sent.last().messages);
@@ -79,10 +78,10 @@ async fn a_docker_command_line_opens_a_sandbox_of_its_image() {
         "{messages}"
     );
 
-    let missing = read("app", line(image.name(), "/no/such/folder"));
+    let missing = read("app", line(image.name(), "/no/such/directory"));
     let error = runtime.open(spec().own_mcp_servers([missing])).await.unwrap_err().to_string();
-    assert!(error.contains("/no/such/folder"), "{error}");
-    let mut privileged = line(image.name(), folder);
+    assert!(error.contains("/no/such/directory"), "{error}");
+    let mut privileged = line(image.name(), dir);
     privileged["args"][1] = json!("--privileged");
     let error =
         runtime.open(spec().own_mcp_servers([read("app", privileged)])).await.unwrap_err().to_string();

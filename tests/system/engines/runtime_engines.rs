@@ -211,8 +211,8 @@ async fn an_engine_that_is_killed_under_sessions_is_used_again() {
 #[tokio::test]
 async fn part_a_process_with_an_engine_that_dies() {
     let Some(parameters) = test_parameters() else { return };
-    let [folder, image, engine] = *parameters.split(' ').collect::<Vec<_>>() else { panic!("{parameters}") };
-    let fixture = Fixture::existing_with(Path::new(folder), ExecutorKind::Docker, of(image, engine));
+    let [dir, image, engine] = *parameters.split(' ').collect::<Vec<_>>() else { panic!("{parameters}") };
+    let fixture = Fixture::existing_with(Path::new(dir), ExecutorKind::Docker, of(image, engine));
     let runtime = start(&fixture, &SentRequests::default()).await;
     let [busy, idle] = [runtime.open(spec()).await.unwrap(), runtime.open(spec()).await.unwrap()];
     assert_eq!(run(&idle, "echo kept > note; cat note").await, "kept\n");
@@ -228,7 +228,7 @@ async fn both_are_killed(is_engine_first: bool) {
     let Some(engine_fixture) = EngineFixture::new().await else { return };
     let parameters = format!(
         "{} {} {}",
-        engine_fixture.fixture.folder().display(),
+        engine_fixture.fixture.dir().display(),
         engine_fixture.image.name(),
         engine_fixture.engine.address()
     );

@@ -22,7 +22,7 @@ use crate::container::{docker, output_of_image};
 use crate::support::image::test_image;
 use crate::support::{bearing, soon};
 
-/// A build of a small image, under a name of the test's own and with a folder for temporary files of its own. What is built
+/// A build of a small image, under a name of the test's own and with a directory for temporary files of its own. What is built
 /// goes with it, also when the test fails.
 struct Build {
     options: ImageOptions,
@@ -76,14 +76,14 @@ impl Build {
         format!("{:#?}", self.progress.lock().unwrap())
     }
 
-    fn assert_no_folder_is_left(&self) {
+    fn assert_no_directory_is_left(&self) {
         let leftovers: Vec<_> = std::fs::read_dir(self.temporary.path()).unwrap().collect();
         assert!(leftovers.is_empty(), "{leftovers:?}");
     }
 
     /// Asserts that a build left nothing on this machine or in the engine, except its image.
     async fn assert_nothing_is_left(&self) {
-        self.assert_no_folder_is_left();
+        self.assert_no_directory_is_left();
         let mark = self.temporary.path().to_str().unwrap();
         assert!(bearing(mark).is_empty(), "{:?}", bearing(mark));
         let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
@@ -278,7 +278,7 @@ async fn a_missing_base_image_is_searched_in_every_source_in_order() {
     let [.., base, fetched] = asked.as_slice() else { panic!("{asked:?}") };
     assert!(base.starts_with("GET ") && base.contains("/images/ubuntu:24.04/json"), "{asked:?}");
     assert!(fetched.starts_with("POST ") && fetched.contains("/images/create?"), "{asked:?}");
-    build.assert_no_folder_is_left();
+    build.assert_no_directory_is_left();
 }
 
 /// An engine that has no image and gets none.

@@ -17,7 +17,7 @@ pub(crate) async fn docker() -> Docker {
     docker.negotiate_version().await.unwrap()
 }
 
-/// Runs a script of the shell in the image, with what the image says of user, folder and variables, and without a
+/// Runs a script of the shell in the image, with what the image says of user, directory and variables, and without a
 /// network. Gives everything that it wrote; fails when it fails.
 pub(crate) async fn output_of_image(image: &str, script: &str) -> String {
     let docker = docker().await;

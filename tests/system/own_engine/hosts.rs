@@ -21,11 +21,11 @@ use crate::support::{host, options, rerun, signal, soon, test_parameters, until}
 /// How often a host is killed.
 const KILLS: u64 = 10;
 
-/// A host on this engine, which keeps what it has in this folder.
-fn host_on(engine: &OwnEngine, folder: &Path) -> KillOnDrop {
-    let parameters = format!("{} {}", engine.address(), folder.display());
+/// A host on this engine, which keeps what it has in this directory.
+fn host_on(engine: &OwnEngine, dir: &Path) -> KillOnDrop {
+    let parameters = format!("{} {}", engine.address(), dir.display());
     let mut host = rerun(&[], "hosts::part_a_killed_host", &parameters);
-    let host = host.env("TMPDIR", folder).stdout(Stdio::null()).stderr(Stdio::null());
+    let host = host.env("TMPDIR", dir).stdout(Stdio::null()).stderr(Stdio::null());
     KillOnDrop(host.spawn().unwrap())
 }
 
@@ -33,8 +33,8 @@ fn host_on(engine: &OwnEngine, folder: &Path) -> KillOnDrop {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn part_a_killed_host() {
     let Some(parameters) = test_parameters() else { return };
-    let (address, folder) = parameters.split_once(' ').unwrap();
-    let data = DataDir::open(&Path::new(folder).join("data")).unwrap();
+    let (address, dir) = parameters.split_once(' ').unwrap();
+    let data = DataDir::open(&Path::new(dir).join("data")).unwrap();
     let of_engine = DockerOptions {
         engine: vec![address.parse().unwrap()],
         image: "busybox:own".to_owned(),
@@ -54,7 +54,7 @@ async fn part_a_killed_host() {
                 let sandbox = Sandbox::open(&connector, &context, clock, soon(600)).await.unwrap();
                 let command = Command::new(["sh", "-c", "echo x > made"]);
                 sandbox.run(command, options()).await.unwrap();
-                fs::write(Path::new(folder).join(format!("progress-{number}-{round}")), "").unwrap();
+                fs::write(Path::new(dir).join(format!("progress-{number}-{round}")), "").unwrap();
                 match round % 3 {
                     0 => sandbox.cleanup().await,
                     1 => drop(sandbox),
@@ -67,8 +67,8 @@ async fn part_a_killed_host() {
 }
 
 /// Checks that the sweep of the next start leaves nothing of the killed host.
-async fn assert_swept(engine: &OwnEngine, folder: &Path) {
-    let data = DataDir::open(&folder.join("data")).unwrap();
+async fn assert_swept(engine: &OwnEngine, dir: &Path) {
+    let data = DataDir::open(&dir.join("data")).unwrap();
     let connector = engine.connector().with_data(data);
     // The engine may still be executing the last request of the killed host.
     let deadline = SystemClock.deadline(Duration::from_secs(600));
@@ -83,7 +83,7 @@ async fn assert_swept(engine: &OwnEngine, folder: &Path) {
         pause().await;
     }
     for name in ["sandboxes", "workspaces"] {
-        let leftovers: Vec<_> = fs::read_dir(folder.join("data").join(name)).unwrap().flatten().collect();
+        let leftovers: Vec<_> = fs::read_dir(dir.join("data").join(name)).unwrap().flatten().collect();
         assert!(leftovers.is_empty(), "{name}: {leftovers:?}");
     }
 }
@@ -91,11 +91,11 @@ async fn assert_swept(engine: &OwnEngine, folder: &Path) {
 #[tokio::test]
 async fn leftovers_of_hosts_killed_at_any_moment_are_swept_by_the_next() {
     let Some(engine) = OwnEngine::new().await else { return };
-    let folder = engine.folder("host");
+    let dir = engine.dir("host");
     for kill in 0..KILLS {
-        let host = host_on(&engine, &folder);
+        let host = host_on(&engine, &dir);
         let has_begun = || {
-            fs::read_dir(&folder)
+            fs::read_dir(&dir)
                 .unwrap()
                 .flatten()
                 .any(|it| it.file_name().to_string_lossy().starts_with("progress"))
@@ -107,8 +107,8 @@ async fn leftovers_of_hosts_killed_at_any_moment_are_swept_by_the_next() {
         // Not for time to pass, but for another moment each time.
         tokio::time::sleep(Duration::from_millis(kill * 137 % 400)).await;
         drop(host);
-        assert_swept(&engine, &folder).await;
-        for entry in fs::read_dir(&folder).unwrap().flatten() {
+        assert_swept(&engine, &dir).await;
+        for entry in fs::read_dir(&dir).unwrap().flatten() {
             if entry.file_name().to_string_lossy().starts_with("progress") {
                 fs::remove_file(entry.path()).unwrap();
             }
@@ -120,10 +120,9 @@ async fn leftovers_of_hosts_killed_at_any_moment_are_swept_by_the_next() {
 #[tokio::test]
 async fn leftovers_of_a_killed_host_and_engine_are_swept_in_any_state() {
     let Some(engine) = OwnEngine::new().await else { return };
-    let folder = engine.folder("host");
-    let host = host_on(&engine, &folder);
-    until("it has called", || folder.join("progress-0-1").exists() && folder.join("progress-1-1").exists())
-        .await;
+    let dir = engine.dir("host");
+    let host = host_on(&engine, &dir);
+    until("it has called", || dir.join("progress-0-1").exists() && dir.join("progress-1-1").exists()).await;
     // Stopped, so that it keeps what it has.
     signal(i32::try_from(host.0.id()).unwrap(), Signal::STOP);
     let labels = labels(&engine).await;

@@ -20,7 +20,7 @@ use crate::support::{host, options, output_of, soon, until};
 /// The timeout after which an operation counts as hanging.
 const HANGS: Duration = Duration::from_secs(400);
 
-/// A sandbox, and its workspace, which is an ordinary folder of the host's.
+/// A sandbox, and its workspace, which is an ordinary directory of the host's.
 #[derive(Debug)]
 pub(crate) struct Container {
     pub(crate) sandbox: Arc<Sandbox>,
@@ -56,7 +56,7 @@ pub(crate) async fn sh(sandbox: &Sandbox, script: &str) -> String {
     output_of(&sandbox.run(Command::new(["sh", "-c", script]), options()).await.unwrap())
 }
 
-/// A new container works, for a folder that was there before; and nothing but it is there.
+/// A new container works, for a directory that was there before; and nothing but it is there.
 pub(crate) async fn assert_works(connector: &Docker, workspace: &Path) {
     let sandbox = reopen(connector, workspace).await;
     assert_eq!(sh(&sandbox, "cat kept; echo well").await, "kept\nwell\n");

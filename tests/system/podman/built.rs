@@ -111,7 +111,7 @@ impl Build {
     async fn leftovers(&self) -> String {
         let files: Vec<PathBuf> = [self.temporary.path().to_owned(), crate::engine::files()]
             .iter()
-            .flat_map(|folder| std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()))
+            .flat_map(|dir| std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()))
             // The images of tests are imported in the other way, which leaves its copy of the archive.
             .filter(|path| !path.file_name().unwrap().to_str().unwrap().starts_with("api_load"))
             .collect();

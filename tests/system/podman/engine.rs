@@ -1,8 +1,8 @@
 //! The engine of these tests: their own Podman service, separate from the machine's.
 //!
-//! State: one service for each process of tests, with all that it keeps in a folder that is named after the process. A shell
+//! State: one service for each process of tests, with all that it keeps in a directory that is named after the process. A shell
 //! watches over it, which waits for the end of its input: when the process has ended, in whatever way, it ends the service,
-//! removes what containers are left, and then the folder.
+//! removes what containers are left, and then the directory.
 
 use std::fs;
 use std::os::unix::net::UnixStream;
@@ -30,18 +30,18 @@ lock_type = "file"
 runtime = "runc"
 "#;
 
-/// Runs the service until its input ends. `$1` is the folder; the others are Podman's options.
+/// Runs the service until its input ends. `$1` is the directory; the others are Podman's options.
 const WATCH: &str = r#"
-folder=$1; shift
-podman "$@" system service --time=0 "unix://$folder/podman.sock" > "$folder/log" 2>&1 &
+directory=$1; shift
+podman "$@" system service --time=0 "unix://$directory/podman.sock" > "$directory/log" 2>&1 &
 service=$!
 cat > /dev/null
-podman "$@" rm --all --force --time 0 > /dev/null 2>> "$folder/log"
+podman "$@" rm --all --force --time 0 > /dev/null 2>> "$directory/log"
 kill $service
 wait $service
 cd /
-umount --quiet --lazy "$folder/root/overlay"
-rm -rf "$folder"
+umount --quiet --lazy "$directory/root/overlay"
+rm -rf "$directory"
 "#;
 
 /// Where it listens; `None`, and a word about it, where there is no Podman and none is required.
@@ -51,12 +51,12 @@ pub(crate) fn address() -> Option<EngineAddress> {
     }
     // A process that a test has started uses the service of that test.
     if test_parameters().is_some() {
-        return Some(EngineAddress::Unix(socket(&folder(std::os::unix::process::parent_id()))));
+        return Some(EngineAddress::Unix(socket(&dir(std::os::unix::process::parent_id()))));
     }
     /// It ends with the process, which holds its input.
     static SERVICE: OnceLock<Option<(Child, PathBuf)>> = OnceLock::new();
-    let (_, folder) = SERVICE.get_or_init(start).as_ref()?;
-    Some(EngineAddress::Unix(socket(folder)))
+    let (_, dir) = SERVICE.get_or_init(start).as_ref()?;
+    Some(EngineAddress::Unix(socket(dir)))
 }
 
 /// Images stay for all tests, and go with the service.
@@ -91,12 +91,12 @@ pub(crate) async fn labelled(engine: &EngineAddress, label: &str) -> Result<Vec<
 
 /// Where this process' service has its temporary files.
 pub(crate) fn files() -> PathBuf {
-    folder(process::id()).join("files")
+    dir(process::id()).join("files")
 }
 
 /// True if the storage of this process' service has a container of this name.
 pub(crate) fn stores(name: &str) -> bool {
-    let list = folder(process::id()).join("root/overlay-containers/containers.json");
+    let list = dir(process::id()).join("root/overlay-containers/containers.json");
     fs::read_to_string(list).unwrap().contains(&format!("\"{name}\""))
 }
 
@@ -104,7 +104,7 @@ pub(crate) fn stores(name: &str) -> bool {
 /// the same storage and another database, where it is nobody's.
 #[expect(clippy::disallowed_methods, reason = "it asks another engine")]
 pub(crate) fn remove_from_storage(name: &str) {
-    let inner = |name: &str| folder(process::id()).join(name).to_str().unwrap().to_owned();
+    let inner = |name: &str| dir(process::id()).join(name).to_str().unwrap().to_owned();
     let foreign =
         format!("{CONFIGURATION}static_dir = \"{}\"\ntmp_dir = \"{}\"\n", inner("static"), inner("other"));
     fs::write(inner("stranger.conf"), foreign).unwrap();
@@ -123,13 +123,13 @@ pub(crate) fn remove_from_storage(name: &str) {
     assert!(removed.status.success(), "{}", String::from_utf8_lossy(&removed.stderr));
 }
 
-/// The same for all processes, whatever folder they have for temporary files, and short enough for a socket.
-fn folder(process: u32) -> PathBuf {
+/// The same for all processes, whatever directory they have for temporary files, and short enough for a socket.
+fn dir(process: u32) -> PathBuf {
     PathBuf::from(format!("/tmp/conjure-podman-{process}"))
 }
 
-fn socket(folder: &Path) -> PathBuf {
-    folder.join("podman.sock")
+fn socket(dir: &Path) -> PathBuf {
+    dir.join("podman.sock")
 }
 
 #[expect(clippy::disallowed_methods, reason = "it starts an engine")]
@@ -139,10 +139,10 @@ fn start() -> Option<(Child, PathBuf)> {
         test_support::skip("there is no `podman`", "apt-get install podman runc");
         return None;
     }
-    let folder = folder(process::id());
-    fs::create_dir(&folder).unwrap();
+    let dir = dir(process::id());
+    fs::create_dir(&dir).unwrap();
     fs::create_dir(files()).unwrap();
-    let inner = |name: &str| folder.join(name).to_str().unwrap().to_owned();
+    let inner = |name: &str| dir.join(name).to_str().unwrap().to_owned();
     fs::write(inner("containers.conf"), CONFIGURATION).unwrap();
     let options = [
         ["--root", &inner("root")],
@@ -151,12 +151,12 @@ fn start() -> Option<(Child, PathBuf)> {
         ["--network-config-dir", &inner("networks")],
     ];
     let watch = Command::new("sh")
-        .args(["-c", WATCH, "watch", folder.to_str().unwrap()])
+        .args(["-c", WATCH, "watch", dir.to_str().unwrap()])
         .args(options.concat())
         .env("CONTAINERS_CONF", inner("containers.conf"))
         .env("TMPDIR", files())
         // `conmon` leaves a file in its directory when memory runs out.
-        .current_dir(&folder)
+        .current_dir(&dir)
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
@@ -164,8 +164,8 @@ fn start() -> Option<(Child, PathBuf)> {
         .process_group(0)
         .spawn();
     let watch = watch.unwrap();
-    until_it_listens(&socket(&folder), &folder.join("log"));
-    Some((watch, folder))
+    until_it_listens(&socket(&dir), &dir.join("log"));
+    Some((watch, dir))
 }
 
 /// Waits until a service answers there; what it complained of lies in `log`.

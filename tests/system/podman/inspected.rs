@@ -48,7 +48,7 @@ async fn the_engine_confirms_the_hardening_of_a_container() {
     for label in ["managed-by", "instance", "owner", "boot", "created", "lease", "spec"] {
         assert!(labels.contains_key(&format!("conjure.{label}")), "{label}");
     }
-    // No folder of the host's but those that are meant.
+    // No directory of the host's but those that are meant.
     let mut targets: Vec<_> =
         found.mounts.unwrap().into_iter().filter_map(|mount| mount.destination).collect();
     targets.sort();

@@ -1,9 +1,9 @@
 //! Podman without root's rights: tests of this program once more, by a user who has a service of their own.
 //!
-//! State: one service and one run of this program, with all that they keep in a folder that is named after the process. The
+//! State: one service and one run of this program, with all that they keep in a directory that is named after the process. The
 //! service lives in namespaces of mounts and processes: there it finds who the user is and which numbers they may use, of
 //! which the machine knows nothing, and it ends with them, with its containers and with whatever else it started, when its
-//! input ends. Then the folder goes.
+//! input ends. Then the directory goes.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, chown};
@@ -26,7 +26,7 @@ const SOCKET: &str = "CONJURE_TEST_ROOTLESS";
 /// Programs of the machine's, root's ones too.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// Watches over the namespaces, and removes the folder after them. `$1` is the folder, `$2` the user's number, and `$3` what
+/// Watches over the namespaces, and removes the directory after them. `$1` is the directory, `$2` the user's number, and `$3` what
 /// runs inside.
 const WATCH: &str = r#"
 unshare --mount --pid --fork --kill-child --mount-proc sh -c "$3" inside "$1" "$2" > "$1/log" 2>&1
@@ -60,7 +60,7 @@ const SHOWN: &[&str] = &[
     "nothing_of_the_host_is_there",
     "truncated_output_is_complete_in_a_read_only_file",
     "rootless::missing_limits_are_reported_and_rejected_where_required",
-    "skills_and_allowed_folders_are_where_they_should_be",
+    "skills_and_allowed_directories_are_where_they_should_be",
     "the_host_can_read_and_delete_files_of_commands",
 ];
 
@@ -80,7 +80,7 @@ fn missing_requirement() -> Option<&'static str> {
             "there is no `/etc/subuid` or `/etc/subgid` to put others in the place of; make empty ones",
         );
     }
-    let is_there = |name: &&str| PATH.split(':').any(|folder| Path::new(folder).join(name).exists());
+    let is_there = |name: &&str| PATH.split(':').any(|dir| Path::new(dir).join(name).exists());
     let all = ["podman", "runc", "newuidmap", "newgidmap", "unshare", "setpriv"];
     let missing = all.into_iter().find(|name| !is_there(name));
     missing.map(|name| match name {
@@ -91,9 +91,9 @@ fn missing_requirement() -> Option<&'static str> {
     })
 }
 
-/// A user of this process' own, their folder, and their service.
+/// A user of this process' own, their directory, and their service.
 struct Service {
-    folder: PathBuf,
+    dir: PathBuf,
     user: u32,
     watch: Child,
 }
@@ -105,14 +105,14 @@ impl Service {
         let user = 200_000_000 + process::id() % 16384;
         let others = 300_000_000 + process::id() % 16384 * 65536;
         // Short enough for a socket.
-        let folder = PathBuf::from(format!("/tmp/conjure-rootless-{}", process::id()));
-        fs::create_dir(&folder).unwrap();
-        fs::set_permissions(&folder, fs::Permissions::from_mode(0o700)).unwrap();
-        let inner = |name: &str| folder.join(name);
+        let dir = PathBuf::from(format!("/tmp/conjure-rootless-{}", process::id()));
+        fs::create_dir(&dir).unwrap();
+        fs::set_permissions(&dir, fs::Permissions::from_mode(0o700)).unwrap();
+        let inner = |name: &str| dir.join(name);
         fs::write(inner("containers.conf"), CONFIGURATION).unwrap();
         let known = |name: &str| fs::read_to_string(Path::new("/etc").join(name)).unwrap_or_default();
         let name = "conjure-rootless";
-        let line = format!("{name}:x:{user}:{user}::{}:/bin/sh\n", folder.display());
+        let line = format!("{name}:x:{user}:{user}::{}:/bin/sh\n", dir.display());
         fs::write(inner("passwd"), format!("{}{line}", known("passwd"))).unwrap();
         fs::write(inner("group"), format!("{}{name}:x:{user}:\n", known("group"))).unwrap();
         for ids in ["subuid", "subgid"] {
@@ -123,28 +123,28 @@ impl Service {
             fs::set_permissions(inner(name), fs::Permissions::from_mode(0o700)).unwrap();
             chown(inner(name), Some(user), Some(user)).unwrap();
         }
-        chown(&folder, Some(user), Some(user)).unwrap();
+        chown(&dir, Some(user), Some(user)).unwrap();
         let watch = Command::new("sh")
-            .args(["-c", WATCH, "watch", folder.to_str().unwrap(), &user.to_string(), INSIDE])
+            .args(["-c", WATCH, "watch", dir.to_str().unwrap(), &user.to_string(), INSIDE])
             .env_clear()
-            .envs([("PATH", PATH), ("HOME", folder.to_str().unwrap())])
+            .envs([("PATH", PATH), ("HOME", dir.to_str().unwrap())])
             .env("XDG_RUNTIME_DIR", inner("run"))
             .env("CONTAINERS_CONF", inner("containers.conf"))
             .env("TMPDIR", inner("tmp"))
-            .current_dir(&folder)
+            .current_dir(&dir)
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             // A signal from the terminal must not end it before its cleanup.
             .process_group(0)
             .spawn();
-        let service = Self { user, watch: watch.unwrap(), folder };
-        until_it_listens(&service.socket(), &service.folder.join("log"));
+        let service = Self { user, watch: watch.unwrap(), dir };
+        until_it_listens(&service.socket(), &service.dir.join("log"));
         service
     }
 
     fn socket(&self) -> PathBuf {
-        self.folder.join("podman.sock")
+        self.dir.join("podman.sock")
     }
 
     /// This program, as the user.
@@ -152,11 +152,11 @@ impl Service {
     fn program(&self) -> Command {
         let mut command = Command::new("setpriv");
         // It ends with this one.
-        command.args(["--pdeathsig", "KILL"]).arg(copied(&self.folder));
-        command.uid(self.user).gid(self.user).current_dir(&self.folder).env(SOCKET, self.socket());
+        command.args(["--pdeathsig", "KILL"]).arg(copied(&self.dir));
+        command.uid(self.user).gid(self.user).current_dir(&self.dir).env(SOCKET, self.socket());
         // Tests that only root can run may be skipped there.
         command.env_remove(test_support::REQUIRE);
-        command.env("TMPDIR", self.folder.join("tmp")).env("HOME", &self.folder).stdin(Stdio::null());
+        command.env("TMPDIR", self.dir.join("tmp")).env("HOME", &self.dir).stdin(Stdio::null());
         command
     }
 }
@@ -192,13 +192,13 @@ fn a_rootless_engine_passes_the_suite() {
     assert!(output.contains(&format!("running {} tests", shown.len())), "one has another name: {output}");
     assert!(!complaint.contains("SKIPPED: no container engine"), "{complaint}");
     eprintln!("{output}");
-    let (user, folder) = (service.user, service.folder.clone());
+    let (user, dir) = (service.user, service.dir.clone());
     drop(service);
-    assert!(!folder.exists(), "its folder is left");
+    assert!(!dir.exists(), "its directory is left");
     assert_eq!(processes_of(user), Vec::<PathBuf>::new(), "processes are left");
 }
 
-/// The folders of this user's processes.
+/// The directories of this user's processes.
 fn processes_of(user: u32) -> Vec<PathBuf> {
     let all = fs::read_dir("/proc").unwrap().filter_map(|entry| Some(entry.ok()?.path()));
     let is_theirs = |path: &PathBuf| {

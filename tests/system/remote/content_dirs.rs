@@ -1,4 +1,4 @@
-//! Skills and artifacts that travel through the guest: the places are those that shared folders have, and so is what may
+//! Skills and artifacts that travel through the guest: the places are those that shared directories have, and so is what may
 //! be done there.
 
 use std::fs;
@@ -7,7 +7,7 @@ use std::path::Path;
 
 use conjure_sandbox::{
     Boundary, CallOptions, Command, CommandEnd, ContentDir, ContentItem, ExecutionContext, Executor,
-    HostAccess, Isolation, Limits, Sandbox, SandboxErrorKind, SharedFolder, View,
+    HostAccess, Isolation, Limits, Sandbox, SandboxErrorKind, SharedDir, View,
 };
 use conjure_store::{FileMode, TreeOptions};
 
@@ -34,7 +34,7 @@ async fn the_layout_equals_that_of_shared_directories() {
     fs::set_permissions(skill.path().join("run.sh"), fs::Permissions::from_mode(0o700)).unwrap();
     let look = async |connector: &conjure_sandbox::Docker| {
         let workspace = remote.data.workspace().unwrap();
-        let read_only = vec![SharedFolder::new(skill.path(), "/mnt/skills/one")];
+        let read_only = vec![SharedDir::new(skill.path(), "/mnt/skills/one")];
         let context = ExecutionContext { read_only, ..ExecutionContext::new(workspace.path()) };
         let sandbox = crate::container_fixture::open(connector, &context).await.unwrap();
         let output = sh(&sandbox, LOOK).await;
@@ -63,11 +63,11 @@ async fn skills_and_artifacts_appear_while_commands_run() {
     let waiting =
         "until [ -e /mnt/skills/late ]; do :; done; ls /mnt/skills/late; cat /mnt/skills/late/SKILL.md";
     let waiting = sandbox.run(Command::new(["sh", "-c", waiting]), options());
-    let folder = tempfile::tempdir().unwrap();
-    fs::create_dir_all(folder.path().join("a/deep")).unwrap();
-    fs::write(folder.path().join("SKILL.md"), "# Late\n").unwrap();
-    fs::write(folder.path().join("a/deep/file"), "deep").unwrap();
-    let tree = store.insert_tree(folder.path(), &TreeOptions::default()).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    fs::create_dir_all(dir.path().join("a/deep")).unwrap();
+    fs::write(dir.path().join("SKILL.md"), "# Late\n").unwrap();
+    fs::write(dir.path().join("a/deep/file"), "deep").unwrap();
+    let tree = store.insert_tree(dir.path(), &TreeOptions::default()).unwrap();
     let providing = sandbox
         .install_content(ContentItem::tree(ContentDir::Skills, "late", store, tree.clone()), options());
     let (outcome, provided) = futures_util::future::join(waiting, providing).await;
@@ -184,13 +184,13 @@ async fn a_thousand_files_are_installed_within_the_space_limit() {
     let context = ExecutionContext { limits, ..ExecutionContext::new(workspace.path()) };
     let sandbox = remote.open(&context).await.unwrap();
     let store = remote.data.store();
-    let folder = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     for number in 0..1000 {
-        let within = folder.path().join(format!("{}", number % 10));
+        let within = dir.path().join(format!("{}", number % 10));
         fs::create_dir_all(&within).unwrap();
         fs::write(within.join(number.to_string()), format!("{number}\n").repeat(number)).unwrap();
     }
-    let tree = store.insert_tree(folder.path(), &TreeOptions::default()).unwrap();
+    let tree = store.insert_tree(dir.path(), &TreeOptions::default()).unwrap();
     let bytes = tree.bytes();
     sandbox
         .install_content(ContentItem::tree(ContentDir::Skills, "many", store, tree), options())

@@ -3,7 +3,7 @@
 use std::fs;
 
 use conjure_sandbox::{
-    Command, ContentDir, ContentItem, ExecutionContext, Executor, SandboxErrorKind, SharedFolder,
+    Command, ContentDir, ContentItem, ExecutionContext, Executor, SandboxErrorKind, SharedDir,
 };
 use conjure_store::FileMode;
 use futures_util::{StreamExt as _, future, stream};
@@ -79,7 +79,7 @@ async fn a_sandbox_creation_dropped_at_any_await_leaves_nothing() {
     let workspace = remote.data.workspace().unwrap();
     let skill = tempfile::tempdir().unwrap();
     fs::write(skill.path().join("SKILL.md"), "# One").unwrap();
-    let read_only = vec![SharedFolder::new(skill.path(), "/mnt/skills/one")];
+    let read_only = vec![SharedDir::new(skill.path(), "/mnt/skills/one")];
     let context = ExecutionContext { read_only, ..ExecutionContext::new(workspace.path()) };
     for steps in [1, 2, 3, 5, 8, 13, 21, 34] {
         let mut opening = std::pin::pin!(remote.open(&context));

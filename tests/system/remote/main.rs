@@ -1,4 +1,4 @@
-//! Containers of an engine that shares no folders with this machine: the engine of this machine behind a TCP port, which the
+//! Containers of an engine that shares no directories with this machine: the engine of this machine behind a TCP port, which the
 //! connector takes for one elsewhere. Nothing of it knows better, so what is here works there.
 //!
 //! Where none answers the tests say so and pass, unless `CONJURE_TEST_REQUIRE=all` is set.

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 
 use conjure_sandbox::{
-    Command, DockerOptions, ExecutionContext, Executor, HostMount, SandboxErrorKind, SharedFolder,
+    Command, DockerOptions, ExecutionContext, Executor, HostMount, SandboxErrorKind, SharedDir,
 };
 
 use crate::Remote;
@@ -86,19 +86,16 @@ async fn files_of_a_paused_sandbox_are_copied_out() {
 #[tokio::test]
 async fn host_directories_are_rejected_with_a_hint() {
     let Some(remote) = Remote::new() else { return };
-    let (own_dir, folder) = (remote.data.workspace().unwrap(), tempfile::tempdir().unwrap());
+    let (own_dir, dir) = (remote.data.workspace().unwrap(), tempfile::tempdir().unwrap());
     let context = ExecutionContext::new(own_dir.path());
     let cases = [
-        (ExecutionContext::new(folder.path()), "a session's own workspace"),
+        (ExecutionContext::new(dir.path()), "a session's own workspace"),
         (
-            ExecutionContext { allowed_paths: vec![folder.path().to_owned()], ..context.clone() },
+            ExecutionContext { allowed_paths: vec![dir.path().to_owned()], ..context.clone() },
             "from the workspace",
         ),
         (
-            ExecutionContext {
-                read_only: vec![SharedFolder::new(folder.path(), "/data")],
-                ..context.clone()
-            },
+            ExecutionContext { read_only: vec![SharedDir::new(dir.path(), "/data")], ..context.clone() },
             "`/mnt/skills/NAME` or `/artifacts/NAME`",
         ),
     ];
@@ -107,7 +104,7 @@ async fn host_directories_are_rejected_with_a_hint() {
         assert_eq!(refused.kind(), SandboxErrorKind::PathNotAllowed, "{refused}");
         assert!(refused.to_string().contains(message) && refused.to_string().contains("tcp://"), "{refused}");
     }
-    let volume: HostMount = format!("{}:/data", folder.path().display()).parse().unwrap();
+    let volume: HostMount = format!("{}:/data", dir.path().display()).parse().unwrap();
     let options = DockerOptions { volumes: vec![volume], ..remote.options() };
     let connector = conjure_sandbox::Docker::new(options, []).with_data(remote.data.clone());
     let refused = crate::container_fixture::open(&connector, &context).await.unwrap_err();

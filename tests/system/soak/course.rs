@@ -58,25 +58,25 @@ impl SoakReport {
 /// Where it all happens.
 pub(crate) struct Site {
     runtime: Runtime,
-    folder: tempfile::TempDir,
+    dir: tempfile::TempDir,
 }
 
 impl Site {
     pub(crate) async fn open() -> Result<Self> {
-        let folder = tempfile::tempdir()?;
+        let dir = tempfile::tempdir()?;
         let settings = Settings {
             executor: Some(if test_support::has_user_namespaces() {
                 ExecutorKind::Jail
             } else {
                 ExecutorKind::Local
             }),
-            data: Some(folder.path().join("data")),
+            data: Some(dir.path().join("data")),
             skill_paths: Some(Vec::new()),
             ..Settings::default()
         };
         let config = Config::from_layers(settings, &ProcessEnv::from_process(), None)?;
         let runtime = Runtime::spawn(RuntimeOptions::from(config).model("echo", model())).await?;
-        Ok(Self { runtime, folder })
+        Ok(Self { runtime, dir })
     }
 
     async fn session(&self) -> Result<Session> {
@@ -119,7 +119,7 @@ impl Site {
 
     pub(crate) async fn close(self) -> Result<()> {
         self.runtime.shutdown(SystemClock.deadline(PATIENCE)).await?;
-        Ok(self.folder.close()?)
+        Ok(self.dir.close()?)
     }
 
     async fn run_steps(
@@ -151,7 +151,7 @@ impl Site {
     ) -> Result<ResourceUsage> {
         let status = std::fs::read_to_string("/proc/self/status")?;
         let memory = status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB"));
-        let data = self.folder.path().join("data");
+        let data = self.dir.path().join("data");
         let journal = data.join("journal");
         // Short-lived usage does not count: the minimum of several measurements is used.
         let (mut files, mut disk, mut looks) = (usize::MAX, u64::MAX, 0);
@@ -177,9 +177,9 @@ impl Site {
     }
 }
 
-/// What the files of a folder hold together, in bytes, but for those of one folder in it. What goes in the meantime does not count.
-fn size_but(folder: &Path, other: &Path) -> u64 {
-    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+/// What the files of a directory hold together, in bytes, but for those of one directory in it. What goes in the meantime does not count.
+fn size_but(dir: &Path, other: &Path) -> u64 {
+    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
     entries
         .filter(|entry| entry.path() != other)
         .map(|entry| match entry.metadata() {

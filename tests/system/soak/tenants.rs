@@ -49,14 +49,14 @@ async fn tenants_without_live_sessions_keep_nothing_open() {
 }
 
 async fn check() -> Result<()> {
-    let folder = tempfile::tempdir()?;
+    let dir = tempfile::tempdir()?;
     let settings = Settings {
         executor: Some(if test_support::has_user_namespaces() {
             ExecutorKind::Jail
         } else {
             ExecutorKind::Local
         }),
-        data: Some(folder.path().join("data")),
+        data: Some(dir.path().join("data")),
         skill_paths: Some(Vec::new()),
         ..Settings::default()
     };

@@ -237,9 +237,9 @@ impl RootFs {
         let mut root = Self { paths: BTreeSet::new(), own: tempfile::tempdir().unwrap() };
         root.add_packages(&with_libraries(content.packages));
         // Else it is the engine's storage that says who may enter them.
-        let folders: BTreeSet<&Path> = root.paths.iter().filter_map(|path| path.parent()).collect();
-        for folder in folders {
-            root.folder(folder.to_str().unwrap(), 0o755);
+        let dirs: BTreeSet<&Path> = root.paths.iter().filter_map(|path| path.parent()).collect();
+        for dir in dirs {
+            root.dir(dir.to_str().unwrap(), 0o755);
         }
         // Where the parts of a system were before they were all put into `/usr`.
         for name in ["bin", "lib", "lib64", "sbin"] {
@@ -254,10 +254,10 @@ impl RootFs {
             let to = root.made(to);
             fs::copy(from, to).unwrap();
         }
-        root.folder("tmp", 0o1777);
-        root.folder("root", 0o700);
-        root.folder("workspace", 0o777);
-        root.folder("home/sandbox", 0o777);
+        root.dir("tmp", 0o1777);
+        root.dir("root", 0o700);
+        root.dir("workspace", 0o777);
+        root.dir("home/sandbox", 0o777);
         root
     }
 
@@ -292,7 +292,7 @@ impl RootFs {
         fs::write(self.made(path), text).unwrap();
     }
 
-    fn folder(&self, path: &str, mode: u32) {
+    fn dir(&self, path: &str, mode: u32) {
         let path = self.made(path);
         fs::create_dir_all(&path).unwrap();
         fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
@@ -318,13 +318,13 @@ impl RootFs {
 fn is_documentation(path: &str) -> bool {
     ["/usr/share/doc/", "/usr/share/man/", "/usr/share/locale/", "/usr/share/info/", "/usr/share/lintian/"]
         .iter()
-        .any(|folder| path.starts_with(folder))
+        .any(|dir| path.starts_with(dir))
 }
 
 /// The path by which a file is reached through no link but itself.
 fn in_place(path: &Path) -> PathBuf {
-    let folder = fs::canonicalize(path.parent().unwrap()).unwrap();
-    folder.join(path.file_name().unwrap_or(OsStr::new("")))
+    let dir = fs::canonicalize(path.parent().unwrap()).unwrap();
+    dir.join(path.file_name().unwrap_or(OsStr::new("")))
 }
 
 /// These packages, and those that they depend on, as this machine has them.

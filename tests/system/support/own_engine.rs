@@ -1,8 +1,8 @@
 //! A test's own engine: `dockerd` in its own namespaces, which may be killed, filled and stopped.
 //!
-//! State: a folder in the temporary folder, `conjure-engine-<pid>-<start>-<number>`; and below namespaces of processes, mounts
+//! State: a directory in the temporary directory, `conjure-engine-<pid>-<start>-<number>`; and below namespaces of processes, mounts
 //! and network interfaces everything else. The first process of these ends when what the test holds is closed, by the test
-//! or by its death, and the kernel kills and unmounts the rest with it; a shell that waits outside then removes the folder
+//! or by its death, and the kernel kills and unmounts the rest with it; a shell that waits outside then removes the directory
 //! and the control groups. What is left when that was killed too, the next test of this kind removes.
 
 #![expect(clippy::print_stderr, reason = "the output lists an engine's leftovers")]
@@ -61,7 +61,7 @@ done
 
 /// An engine of one's own.
 pub(crate) struct OwnEngine {
-    folder: PathBuf,
+    dir: PathBuf,
     /// The shell outside, which holds the namespaces, and clears up.
     shell: Child,
 }
@@ -102,16 +102,16 @@ impl OwnEngine {
         let own_pid = std::process::id();
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let name = format!("{PREFIX}{own_pid}-{}-{number}", start_time(own_pid).unwrap());
-        let folder = std::env::temp_dir().join(name);
-        fs::create_dir_all(folder.join("data")).unwrap();
+        let dir = std::env::temp_dir().join(name);
+        fs::create_dir_all(dir.join("data")).unwrap();
         // An empty configuration, so that the machine's own is not used.
-        fs::write(folder.join("daemon.json"), "{}").unwrap();
+        fs::write(dir.join("daemon.json"), "{}").unwrap();
         let mut shell = Command::new("bash");
-        shell.args(["-c", OUTSIDE, "outside", INSIDE]).arg(&folder).arg(size);
-        let log = File::create(folder.join("namespaces")).unwrap();
+        shell.args(["-c", OUTSIDE, "outside", INSIDE]).arg(&dir).arg(size);
+        let log = File::create(dir.join("namespaces")).unwrap();
         // A signal for the test and its group is not for who clears up.
         let shell = shell.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(log).process_group(0).spawn();
-        Self { folder, shell: shell.unwrap() }
+        Self { dir, shell: shell.unwrap() }
     }
 
     /// Starts it again, and waits until it answers.
@@ -119,7 +119,7 @@ impl OwnEngine {
         self.shell.stdin.as_ref().unwrap().write_all(b"start\n").unwrap();
         let deadline = SystemClock.deadline(Duration::from_secs(600));
         while !self.answers().await {
-            let log = |name| fs::read_to_string(self.folder.join(name)).unwrap_or_default();
+            let log = |name| fs::read_to_string(self.dir.join(name)).unwrap_or_default();
             let late = SystemClock.remaining(deadline).is_zero();
             assert!(!late, "the engine does not start: {}\n{}", log("namespaces"), log("log"));
             pause().await;
@@ -127,7 +127,7 @@ impl OwnEngine {
     }
 
     pub(crate) fn address(&self) -> EngineAddress {
-        EngineAddress::Unix(self.folder.join("socket"))
+        EngineAddress::Unix(self.dir.join("socket"))
     }
 
     /// The image of its containers.
@@ -140,7 +140,7 @@ impl OwnEngine {
     }
 
     fn connect(&self) -> Result<bollard::Docker, bollard::errors::Error> {
-        let socket = self.folder.join("socket");
+        let socket = self.dir.join("socket");
         bollard::Docker::connect_with_unix(socket.to_str().unwrap(), 60, bollard::API_DEFAULT_VERSION)
     }
 
@@ -152,9 +152,9 @@ impl OwnEngine {
         }
     }
 
-    /// A folder that goes with it, for what a test has on the host.
-    pub(crate) fn folder(&self, name: &str) -> PathBuf {
-        let path = self.folder.join(name);
+    /// A directory that goes with it, for what a test has on the host.
+    pub(crate) fn dir(&self, name: &str) -> PathBuf {
+        let path = self.dir.join(name);
         fs::create_dir_all(&path).unwrap();
         path
     }
@@ -162,7 +162,7 @@ impl OwnEngine {
     /// Where the engine keeps its data, as this process reaches it.
     pub(crate) fn data(&self) -> PathBuf {
         let root = format!("/proc/{}/root", self.first());
-        Path::new(&root).join(self.folder.strip_prefix("/").unwrap()).join("data")
+        Path::new(&root).join(self.dir.strip_prefix("/").unwrap()).join("data")
     }
 
     /// The first process in its namespaces.
@@ -242,13 +242,13 @@ impl OwnEngine {
 
     #[expect(clippy::disallowed_methods, reason = "it packs with tar")]
     async fn import(&self) {
-        let folder = self.folder("image");
-        fs::create_dir_all(folder.join("bin")).unwrap();
+        let dir = self.dir("image");
+        fs::create_dir_all(dir.join("bin")).unwrap();
         for name in ["busybox", "sh"] {
-            fs::copy("/bin/busybox", folder.join("bin").join(name)).unwrap();
+            fs::copy("/bin/busybox", dir.join("bin").join(name)).unwrap();
         }
         let tar =
-            Command::new("tar").arg("--create").arg("--directory").arg(&folder).arg("bin").output().unwrap();
+            Command::new("tar").arg("--create").arg("--directory").arg(&dir).arg("bin").output().unwrap();
         assert!(tar.status.success());
         let options = CreateImageOptionsBuilder::new().from_src("-").repo("busybox").tag("own");
         let options = options.changes(vec!["ENV PATH=/bin".to_owned()]).build();
@@ -262,7 +262,7 @@ impl Drop for OwnEngine {
     fn drop(&mut self) {
         drop(self.shell.stdin.take());
         let ended = self.shell.wait();
-        if let Ok(log) = fs::read_to_string(self.folder.join("namespaces")) {
+        if let Ok(log) = fs::read_to_string(self.dir.join("namespaces")) {
             eprintln!("an engine of a test is left: {ended:?} {log}");
         }
     }
@@ -308,15 +308,14 @@ fn sweep() {
 }
 
 /// Removes the control groups of this name, and all beneath them.
-fn remove_groups(folder: &Path, name: &str) {
-    let below =
-        |folder: &Path| fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
-    for path in below(folder).filter(|path| path.is_dir() && !path.is_symlink()) {
+fn remove_groups(dir: &Path, name: &str) {
+    let below = |dir: &Path| fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path());
+    for path in below(dir).filter(|path| path.is_dir() && !path.is_symlink()) {
         let is_it = path.file_name().is_some_and(|it| it == name);
         if is_it {
             below(&path).filter(|path| path.is_dir()).for_each(|path| drop(fs::remove_dir(path)));
             let _ = fs::remove_dir(&path);
-        } else if folder.ends_with("cgroup") {
+        } else if dir.ends_with("cgroup") {
             remove_groups(&path, name);
         }
     }

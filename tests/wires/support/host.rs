@@ -44,14 +44,14 @@ impl ToolLog {
     }
 }
 
-/// A host: its data folder, which goes with it, and its tools.
+/// A host: its data directory, which goes with it, and its tools.
 ///
 /// - `note` has an effect, and says so.
 /// - `slow` is the same, after some milliseconds.
 /// - `gate` is the same, once the test lets it through.
 /// - `fail` fails, `panic` panics, `hang` never ends. `forbidden` is denied.
 pub(crate) struct Host {
-    folder: TempDir,
+    dir: TempDir,
     tool_timeout: Duration,
     pub(crate) tools: ToolLog,
 }
@@ -63,13 +63,13 @@ impl Host {
 
     pub(crate) fn with_tool_timeout(tool_timeout: Duration) -> Self {
         let tools = ToolLog { lines: Arc::default(), gate: Arc::new(Semaphore::new(0)) };
-        Self { folder: tempfile::tempdir().unwrap(), tool_timeout, tools }
+        Self { dir: tempfile::tempdir().unwrap(), tool_timeout, tools }
     }
 
     pub(crate) fn config(&self) -> Config {
         let settings = Settings {
             executor: Some(ExecutorKind::Local),
-            data: Some(self.folder.path().join("data")),
+            data: Some(self.dir.path().join("data")),
             skill_paths: Some(Vec::new()),
             tool_timeout: Some(self.tool_timeout),
             ..Settings::default()

@@ -29,7 +29,7 @@ use crate::support::of;
 #[derive(Clone)]
 struct Fixture {
     scenario: Scenario,
-    folder: Arc<tempfile::TempDir>,
+    dir: Arc<tempfile::TempDir>,
     store: Store,
     options: Arc<ArtifactOptions>,
     fetches: Arc<AtomicU32>,
@@ -42,11 +42,11 @@ struct Fixture {
 
 impl Fixture {
     fn new(options: ArtifactOptions) -> Self {
-        let folder = Arc::new(tempfile::tempdir().unwrap());
-        let store = Store::open(&folder.path().join("store")).unwrap();
+        let dir = Arc::new(tempfile::tempdir().unwrap());
+        let store = Store::open(&dir.path().join("store")).unwrap();
         Self {
             scenario: Scenario::default(),
-            folder,
+            dir,
             store,
             options: Arc::new(options),
             fetches: Arc::default(),
@@ -75,7 +75,7 @@ impl Fixture {
     }
 
     fn file(&self, name: &str, content: &str) -> std::path::PathBuf {
-        let path = self.folder.path().join(name);
+        let path = self.dir.path().join(name);
         std::fs::write(&path, content).unwrap();
         path
     }
@@ -303,7 +303,7 @@ async fn unused_artifacts_expire() {
 #[tokio::test]
 async fn a_produced_file_becomes_another_sessions_artifact_but_no_other_tenants() {
     let fixture = Fixture::new(ArtifactOptions::default());
-    let workspace = fixture.folder.path().join("workspace");
+    let workspace = fixture.dir.path().join("workspace");
     std::fs::create_dir(&workspace).unwrap();
     let fixture = Fixture { workspace: Some(workspace.clone()), ..fixture };
     let host = fixture.host().await;

@@ -92,8 +92,8 @@ impl Executor for SandboxWithOwnFiles {
     }
 }
 
-async fn copying_sandbox(folder: &std::path::Path) -> (SessionRuntime, Session, Arc<SandboxWithOwnFiles>) {
-    let context = ExecutionContext::new(folder.to_owned());
+async fn copying_sandbox(dir: &std::path::Path) -> (SessionRuntime, Session, Arc<SandboxWithOwnFiles>) {
+    let context = ExecutionContext::new(dir.to_owned());
     let local = Local::without_isolation([("PATH".into(), "/usr/local/bin:/usr/bin:/bin".into())]);
     let sandbox = Sandbox::open(&local, &context, Arc::new(SystemClock), soon()).await.unwrap();
     let copying_sandbox = Arc::new(SandboxWithOwnFiles {
@@ -117,8 +117,8 @@ async fn copying_sandbox(folder: &std::path::Path) -> (SessionRuntime, Session, 
 /// The files of a turn are available when its end is reported, unless the configuration does not wait for them.
 #[tokio::test]
 async fn the_end_of_a_turn_is_reported_after_its_files_are_copied() {
-    let folder = tempfile::tempdir().unwrap();
-    let (runtime, session, copying_sandbox) = copying_sandbox(folder.path()).await;
+    let dir = tempfile::tempdir().unwrap();
+    let (runtime, session, copying_sandbox) = copying_sandbox(dir.path()).await;
     for is_interrupted in [false, true] {
         copying_sandbox.may_come.send_replace(false);
         let calls = copying_sandbox.calls.load(Ordering::SeqCst);
@@ -158,8 +158,8 @@ async fn the_end_of_a_turn_is_reported_after_its_files_are_copied() {
 
 #[tokio::test]
 async fn changed_files_are_copied_out_after_each_turn_and_before_the_end() {
-    let folder = tempfile::tempdir().unwrap();
-    let (runtime, session, copying_sandbox) = copying_sandbox(folder.path()).await;
+    let dir = tempfile::tempdir().unwrap();
+    let (runtime, session, copying_sandbox) = copying_sandbox(dir.path()).await;
     let calls = || copying_sandbox.calls.load(Ordering::SeqCst);
     for turn in 1..=3 {
         // A failure is no failure of the turn, nor of the session.

@@ -31,7 +31,7 @@ enum PinBehaviour {
 #[derive(Clone)]
 struct Fixture {
     scenario: Scenario,
-    _folder: Arc<tempfile::TempDir>,
+    _dir: Arc<tempfile::TempDir>,
     store: Store,
     calls: watch::Sender<Vec<String>>,
     behaviour: watch::Sender<PinBehaviour>,
@@ -39,10 +39,10 @@ struct Fixture {
 
 impl Fixture {
     fn new() -> Self {
-        let folder = Arc::new(tempfile::tempdir().unwrap());
-        let store = Store::open(&folder.path().join("store")).unwrap();
+        let dir = Arc::new(tempfile::tempdir().unwrap());
+        let store = Store::open(&dir.path().join("store")).unwrap();
         let (calls, behaviour) = (watch::Sender::default(), watch::Sender::new(PinBehaviour::Works));
-        Self { scenario: Scenario::default(), _folder: folder, store, calls, behaviour }
+        Self { scenario: Scenario::default(), _dir: dir, store, calls, behaviour }
     }
 
     async fn host(&self, journal: &FailingJournal) -> Host {

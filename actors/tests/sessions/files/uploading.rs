@@ -21,7 +21,7 @@ use crate::support::memory;
 struct Service {
     calls: Arc<Mutex<Vec<String>>>,
     store: Store,
-    folder: Arc<tempfile::TempDir>,
+    dir: Arc<tempfile::TempDir>,
 }
 
 impl ArtifactUpload for Service {
@@ -65,10 +65,10 @@ impl ContentPinner for Service {
 
 #[tokio::test]
 async fn a_failed_upload_is_reported_once_and_a_permanent_one_is_not_retried() {
-    let folder = Arc::new(tempfile::tempdir().unwrap());
-    let store = Store::open(&folder.path().join("store")).unwrap();
-    let service = Service { calls: Arc::default(), store, folder };
-    assert!(service.folder.path().exists());
+    let dir = Arc::new(tempfile::tempdir().unwrap());
+    let store = Store::open(&dir.path().join("store")).unwrap();
+    let service = Service { calls: Arc::default(), store, dir };
+    assert!(service.dir.path().exists());
     let scenario = Scenario::default();
     let upload = service.clone();
     let factory = equipped(&scenario, move |key, parts| {

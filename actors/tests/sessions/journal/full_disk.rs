@@ -11,14 +11,14 @@ use futures_util::future::join_all;
 use crate::scenario::{Host, Scenario, answered, key, options};
 use crate::support::patient;
 
-/// The journal in a folder, which takes no more than this.
-fn size_limited_journal(folder: &std::path::Path, max_bytes: Option<u64>) -> Arc<OpenJournal> {
-    let folder = folder.to_owned();
+/// The journal in a directory, which takes no more than this.
+fn size_limited_journal(dir: &std::path::Path, max_bytes: Option<u64>) -> Arc<OpenJournal> {
+    let dir = dir.to_owned();
     Arc::new(move || {
-        let folder = folder.clone();
+        let dir = dir.clone();
         Box::pin(async move {
             let options = SqliteOptions { max_bytes, ..patient() };
-            let open = tokio::task::spawn_blocking(move || SqliteJournal::open(&folder, options));
+            let open = tokio::task::spawn_blocking(move || SqliteJournal::open(&dir, options));
             open.await.unwrap().map(|journal| Arc::new(journal) as Arc<dyn Journal>)
         })
     })
@@ -26,11 +26,10 @@ fn size_limited_journal(folder: &std::path::Path, max_bytes: Option<u64>) -> Arc
 
 #[tokio::test]
 async fn a_full_disk_under_load_stops_appends_and_loses_nothing() {
-    let folder = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     let scenario = Scenario::default();
     let host =
-        Host::over(size_limited_journal(folder.path(), Some(1 << 20)), scenario.clone(), options("first"))
-            .await;
+        Host::over(size_limited_journal(dir.path(), Some(1 << 20)), scenario.clone(), options("first")).await;
     let mut sessions = Vec::new();
     for _ in 0..4 {
         sessions.push(host.open().await);
@@ -73,8 +72,7 @@ async fn a_full_disk_under_load_stops_appends_and_loses_nothing() {
     let _ = host.root.shutdown(crate::support::soon()).await;
 
     // With room again, everything that was acknowledged is there, once, and continues.
-    let host =
-        Host::over(size_limited_journal(folder.path(), None), scenario.clone(), options("first")).await;
+    let host = Host::over(size_limited_journal(dir.path(), None), scenario.clone(), options("first")).await;
     for (key, acknowledged) in keys.iter().zip(acknowledged) {
         let session = host.session(key);
         let events = host.events(&session).await;

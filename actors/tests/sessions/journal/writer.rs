@@ -22,10 +22,10 @@ const KILLS: usize = 7;
 /// The journal that is open now, and how many were.
 type Opened = Arc<Mutex<(Option<SqliteJournal>, usize)>>;
 
-fn sqlite(folder: &Path, opened: &Opened) -> Arc<OpenJournal> {
-    let (folder, opened) = (folder.to_owned(), Arc::clone(opened));
+fn sqlite(dir: &Path, opened: &Opened) -> Arc<OpenJournal> {
+    let (dir, opened) = (dir.to_owned(), Arc::clone(opened));
     Arc::new(move || {
-        let (folder, opened) = (folder.clone(), Arc::clone(&opened));
+        let (dir, opened) = (dir.clone(), Arc::clone(&opened));
         Box::pin(async move {
             let lost = opened.lock().unwrap().0.clone();
             if let Some(lost) = lost {
@@ -35,7 +35,7 @@ fn sqlite(folder: &Path, opened: &Opened) -> Arc<OpenJournal> {
                 let last = opened.lock().unwrap().0.clone();
                 let journal = match last {
                     Some(lost) => lost.reopen()?,
-                    None => SqliteJournal::open(&folder, patient())?,
+                    None => SqliteJournal::open(&dir, patient())?,
                 };
                 let mut now = opened.lock().unwrap();
                 (now.0, now.1) = (Some(journal.clone()), now.1 + 1);
@@ -71,9 +71,9 @@ async fn send_messages(session: &Session, is_over: &AtomicBool) -> Vec<String> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_writer_killed_under_load_loses_nothing_that_was_acknowledged() {
-    let folder = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     let (opened, scenario) = (Opened::default(), Scenario::default());
-    let open = sqlite(folder.path(), &opened);
+    let open = sqlite(dir.path(), &opened);
     let mut options = TreeOptions::new(open, Arc::new(scenario.clone()), LeaseOwner::new("first").unwrap());
     options.sessions.deadline = SECOND * 300;
     options.journal_timeout = PATIENCE;
@@ -107,7 +107,7 @@ async fn a_writer_killed_under_load_loses_nothing_that_was_acknowledged() {
     let last = opened.lock().unwrap().0.take().unwrap();
     last.close().await;
 
-    let journal = SqliteJournal::open(folder.path(), patient()).unwrap();
+    let journal = SqliteJournal::open(dir.path(), patient()).unwrap();
     for (key, acknowledged) in keys.iter().zip(&acknowledged) {
         assert!(!acknowledged.is_empty());
         let events = read_all(&journal, key, 0).await.unwrap();

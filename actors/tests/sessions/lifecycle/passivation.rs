@@ -199,7 +199,7 @@ impl SandboxFixture {
 }
 
 async fn use_sandbox(session: &Session) {
-    // It lists no folders, either.
+    // It lists no directories, either.
     let listed = session.list_files().await.unwrap_err();
     assert!(matches!(listed, SessionError::Files { kind: SandboxErrorKind::Unsupported, .. }), "{listed}");
     let executor = session.executor().await.unwrap();

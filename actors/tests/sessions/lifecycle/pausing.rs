@@ -26,7 +26,7 @@ const SCRIPT: &str = r#"
 version: 1
 turns:
   - content:
-      - {tool_use: {name: bash_tool, input: {command: "setsid bash -c 'i=0; while :; do i=$((i+1)); echo $i > count.new; mv count.new count; sleep 0.001; done' FOLDER > /dev/null 2>&1 & while [ ! -e count ]; do sleep 0.001; done; echo begun", description: count}}}
+      - {tool_use: {name: bash_tool, input: {command: "setsid bash -c 'i=0; while :; do i=$((i+1)); echo $i > count.new; mv count.new count; sleep 0.001; done' DIRECTORY > /dev/null 2>&1 & while [ ! -e count ]; do sleep 0.001; done; echo begun", description: count}}}
   - content: "It counts."
   - content:
       - {tool_use: {name: bash_tool, input: {command: "read before < count; while read now < count; [ \"$now\" -le \"$before\" ]; do sleep 0.001; done; echo it goes on", description: look}}}
@@ -67,9 +67,9 @@ impl SessionFactory for Fixture {
 
 /// The states of the processes that have this in their arguments.
 fn states(mark: &str) -> String {
-    let state = |folder: &Path| {
-        let arguments = std::fs::read(folder.join("cmdline")).ok()?;
-        let stat = std::fs::read_to_string(folder.join("stat")).ok()?;
+    let state = |dir: &Path| {
+        let arguments = std::fs::read(dir.join("cmdline")).ok()?;
+        let stat = std::fs::read_to_string(dir.join("stat")).ok()?;
         String::from_utf8_lossy(&arguments).contains(mark).then_some(())?;
         stat.rsplit_once(") ")?.1.chars().next()
     };
@@ -81,12 +81,12 @@ async fn background_processes_are_paused_until_the_next_turn_and_end_with_the_se
     if !test_support::has_user_namespaces() {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
-    let mark = folder.path().to_str().unwrap().to_owned();
+    let dir = tempfile::tempdir().unwrap();
+    let mark = dir.path().to_str().unwrap().to_owned();
     let script =
-        Script::from_text(&SCRIPT.replace("FOLDER", &mark), ScriptFormat::Yaml, "this test").unwrap();
+        Script::from_text(&SCRIPT.replace("DIRECTORY", &mark), ScriptFormat::Yaml, "this test").unwrap();
     let jail = Jail::new([("PATH".into(), "/usr/local/bin:/usr/bin:/bin".into())]);
-    let source = ConnectorSource::new(Arc::new(jail), ExecutionContext::new(folder.path())).unwrap();
+    let source = ConnectorSource::new(Arc::new(jail), ExecutionContext::new(dir.path())).unwrap();
     let fixture = Fixture { model: ScriptedModel::new(script), source: Arc::new(source) };
     let mut runtime_options =
         TreeOptions::new(memory(), Arc::new(fixture), LeaseOwner::new("first").unwrap());

@@ -60,8 +60,8 @@ impl SessionFactory for Fixture {
 }
 
 async fn check(open: Arc<OpenJournal>) {
-    let folder = tempfile::tempdir().unwrap();
-    let context = ExecutionContext::new(folder.path().to_owned());
+    let dir = tempfile::tempdir().unwrap();
+    let context = ExecutionContext::new(dir.path().to_owned());
     let local = Local::without_isolation([("PATH".into(), "/usr/local/bin:/usr/bin:/bin".into())]);
     let sandbox = Arc::new(Sandbox::open(&local, &context, Arc::new(SystemClock), soon()).await.unwrap());
     let script = Script::from_text(SCRIPT, ScriptFormat::Yaml, "this test").unwrap();
@@ -83,7 +83,7 @@ async fn check(open: Arc<OpenJournal>) {
     // The session is killed while a command runs: the command is ended, not run again, and the model is told.
     let mut turn = session.send("And now wait.").await.unwrap();
     for _ in 0..12_000 {
-        if folder.path().join("running").exists() {
+        if dir.path().join("running").exists() {
             break;
         }
         tokio::time::sleep(std::time::Duration::from_millis(5)).await;
@@ -92,7 +92,7 @@ async fn check(open: Arc<OpenJournal>) {
     let (lines, stop) = follow(&mut turn).await;
     assert_eq!(stop, answered(), "{lines:#?}");
     assert!(lines.join("\n").contains("outcome unknown"), "{lines:#?}");
-    let effects = std::fs::read_to_string(folder.path().join("effects")).unwrap();
+    let effects = std::fs::read_to_string(dir.path().join("effects")).unwrap();
     assert_eq!(effects, "done\ndone\n");
     runtime.shutdown(soon()).await.unwrap();
     sandbox.cleanup().await;

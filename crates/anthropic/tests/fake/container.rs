@@ -109,8 +109,8 @@ async fn a_user_defined_container_takes_precedence() {
 
 #[tokio::test]
 async fn the_container_is_replayed_strictly_and_scripts_set_and_expect_it() {
-    let folder = tempfile::tempdir().unwrap();
-    let recording = folder.path().join("run.yaml");
+    let dir = tempfile::tempdir().unwrap();
+    let recording = dir.path().join("run.yaml");
     let fake = start(FakeMessages::builder().turns([paused(), text_reply("Done.")])).await;
     let recorder = Recorder::create(client(&fake, ModelOptions::new("m")), &recording).unwrap();
     answered(&mut load(&Arc::new(MemoryEventLog::new())).await, &recorder, "Compute.").await;

@@ -26,9 +26,9 @@ pub(crate) fn client(fake: &FakeMessages, profile: ApiProfile) -> Client {
     Client::new(&config.with_http(|http| http.with_seed(1))).unwrap()
 }
 
-/// A folder with a skill of three files, and what is left out of it.
-pub(crate) fn skill(folder: &TempDir, text: &str) -> PathBuf {
-    let root = folder.path().join("my-skill");
+/// A directory with a skill of three files, and what is left out of it.
+pub(crate) fn skill(dir: &TempDir, text: &str) -> PathBuf {
+    let root = dir.path().join("my-skill");
     for sub in ["scripts", "assets", ".git", "evals"] {
         fs::create_dir_all(root.join(sub)).unwrap();
     }
@@ -54,8 +54,8 @@ fn kind<T: std::fmt::Debug>(result: Result<T, HostedError>) -> HostedErrorKind {
 
 #[tokio::test]
 async fn a_skill_is_uploaded_versioned_fetched_and_deleted() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = skill(&folder, "First.");
+    let dir = tempfile::tempdir().unwrap();
+    let path = skill(&dir, "First.");
     for profile in PROFILES {
         let fake = start(FakeMessages::builder().profile(profile)).await;
         let skills = client(&fake, profile).skills();
@@ -64,7 +64,7 @@ async fn a_skill_is_uploaded_versioned_fetched_and_deleted() {
         let upload = Upload::new().with_title("My \u{e4}").on_progress(move |progress| {
             recorder.lock().unwrap().push((progress.sent, progress.total));
         });
-        skill(&folder, "First.");
+        skill(&dir, "First.");
         let record = skills.upload(&path, upload).await.unwrap();
         assert_eq!((record.title.as_deref(), &record.source), (Some("My \u{e4}"), &SkillSource::Custom));
         let sent = fake.requests()[0].clone();
@@ -74,7 +74,7 @@ async fn a_skill_is_uploaded_versioned_fetched_and_deleted() {
         assert!(body.contains("filename=\"my-skill/assets/weird n\u{e4}me.csv\"\r\nContent-Type: text/csv"));
         assert!(!body.contains(".git") && !body.contains("evals") && !body.contains(".pyc"), "{body}");
 
-        skill(&folder, "Second.");
+        skill(&dir, "Second.");
         let second = skills.create_version(&record.id, path.join("SKILL.md"), Upload::new()).await.unwrap();
         assert_eq!((second.description.as_str(), second.directory.as_str()), ("Second.", "my-skill"));
         assert_eq!(skills.get(&record.id).await.unwrap().latest, Some(second.id.clone()));
@@ -105,9 +105,9 @@ async fn a_skill_is_uploaded_versioned_fetched_and_deleted() {
 
 #[tokio::test]
 async fn a_package_is_uploaded_like_its_directory() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = skill(&folder, "Packed.");
-    let package = folder.path().join("other-name.skill");
+    let dir = tempfile::tempdir().unwrap();
+    let path = skill(&dir, "Packed.");
+    let package = dir.path().join("other-name.skill");
     pack_file(&path, &package, PackageLimits::default()).unwrap();
     let fake = start(FakeMessages::builder()).await;
     let skills = client(&fake, ApiProfile::Beta).skills();
@@ -125,8 +125,8 @@ async fn a_package_is_uploaded_like_its_directory() {
 
 #[tokio::test]
 async fn lists_are_read_page_by_page_by_source() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = skill(&folder, "Many.");
+    let dir = tempfile::tempdir().unwrap();
+    let path = skill(&dir, "Many.");
     for profile in PROFILES {
         let fake = start(FakeMessages::builder().profile(profile)).await;
         let skills = client(&fake, profile).skills();
@@ -177,8 +177,8 @@ async fn files_are_uploaded_and_results_downloaded() {
 
 #[tokio::test]
 async fn oversized_or_invalid_skills_are_rejected_before_any_request() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = skill(&folder, "Limits.");
+    let dir = tempfile::tempdir().unwrap();
+    let path = skill(&dir, "Limits.");
     let fake = start(FakeMessages::builder()).await;
     let client = client(&fake, ApiProfile::Beta);
     let limited = |set: &dyn Fn(&mut HostedLimits)| {
@@ -192,13 +192,13 @@ async fn oversized_or_invalid_skills_are_rejected_before_any_request() {
     assert!(error.to_string().contains("60"), "{error}");
     let few = client.skills().with_limits(limited(&|limits| limits.skill_files = 2));
     assert_eq!(kind(few.upload(&path, Upload::new()).await), HostedErrorKind::OverLimit);
-    let package = folder.path().join("p.skill");
+    let package = dir.path().join("p.skill");
     pack_file(&path, &package, PackageLimits::default()).unwrap();
     assert_eq!(kind(small.upload(&package, Upload::new()).await), HostedErrorKind::OverLimit);
     fs::write(&package, "PK no package").unwrap();
     assert_eq!(kind(client.skills().upload(&package, Upload::new()).await), HostedErrorKind::InvalidSkill);
     // The default is what the service takes, whatever would compress.
-    let large = folder.path().join("large-skill");
+    let large = dir.path().join("large-skill");
     fs::create_dir(&large).unwrap();
     fs::write(large.join("SKILL.md"), "---\nname: large-skill\ndescription: L\n---\n").unwrap();
     fs::write(large.join("zeros.bin"), vec![0; 29_000_000]).unwrap();
@@ -207,9 +207,9 @@ async fn oversized_or_invalid_skills_are_rejected_before_any_request() {
     fs::write(large.join("more.bin"), vec![0; 1_000_000]).unwrap();
     assert_eq!(kind(skills.upload(&large, Upload::new()).await), HostedErrorKind::OverLimit);
 
-    let missing = folder.path().join("nothing");
-    fs::create_dir(folder.path().join("empty")).unwrap();
-    for path in [missing.as_path(), &folder.path().join("empty"), Path::new("/dev/null")] {
+    let missing = dir.path().join("nothing");
+    fs::create_dir(dir.path().join("empty")).unwrap();
+    for path in [missing.as_path(), &dir.path().join("empty"), Path::new("/dev/null")] {
         assert_eq!(kind(skills.upload(path, Upload::new()).await), HostedErrorKind::InvalidSkill);
     }
     fs::write(path.join("SKILL.md"), "---\nname: other\ndescription: D\n---\n").unwrap();
@@ -277,8 +277,8 @@ async fn each_error_has_its_kind_its_request_id_and_no_secret() {
 
 #[tokio::test]
 async fn reads_and_deletions_are_retried_but_creations_only_if_rejected() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = skill(&folder, "Retries.");
+    let dir = tempfile::tempdir().unwrap();
+    let path = skill(&dir, "Retries.");
     let fake = start(FakeMessages::builder()).await;
     let client = client(&fake, ApiProfile::Beta);
     let (skills, files) = (client.skills(), client.files());
@@ -383,8 +383,8 @@ async fn a_rate_limit_closes_the_gate_for_all_clients_of_the_key() {
 
 #[tokio::test]
 async fn a_dropped_upload_leaves_nothing() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = skill(&folder, "Large.");
+    let dir = tempfile::tempdir().unwrap();
+    let path = skill(&dir, "Large.");
     fs::write(path.join("large.bin"), vec![0; 28 << 20]).unwrap();
     let fake = start(FakeMessages::builder()).await;
     let skills = client(&fake, ApiProfile::Beta).skills();

@@ -36,9 +36,9 @@ fn produced_file(name: &str, content: &'static str) -> Reply {
 
 #[tokio::test]
 async fn a_file_is_uploaded_processed_and_downloaded() {
-    let folder = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     for profile in PROFILES {
-        let path = skill(&folder, "Does it.");
+        let path = skill(&dir, "Does it.");
         let turns = [FakeToolRun::new("sleep 60").paused().into(), produced_file("report.xlsx", "sheets")];
         let fake = start(FakeMessages::builder().profile(profile).hosting().turns(turns)).await;
         let client = client(&fake, profile);

@@ -20,7 +20,7 @@ use tempfile::TempDir;
 use crate::hosted::{PROFILES, client};
 use crate::support::{KEY, start};
 
-/// A folder of skills, a place for the record, and the service.
+/// A directory of skills, a place for the record, and the service.
 struct Fixture {
     temp: TempDir,
     fake: FakeMessages,
@@ -49,11 +49,11 @@ impl Fixture {
     }
 
     fn write(&self, name: &str, text: &str) {
-        let folder = self.skills().join(name);
-        fs::create_dir_all(folder.join("scripts")).unwrap();
+        let dir = self.skills().join(name);
+        fs::create_dir_all(dir.join("scripts")).unwrap();
         let main = format!("---\nname: {name}\ndescription: {text}\n---\nBody\n");
-        fs::write(folder.join("SKILL.md"), main).unwrap();
-        fs::write(folder.join("scripts/a.py"), "print(1)\n").unwrap();
+        fs::write(dir.join("SKILL.md"), main).unwrap();
+        fs::write(dir.join("scripts/a.py"), "print(1)\n").unwrap();
     }
 
     fn client(&self) -> Client {
@@ -230,7 +230,7 @@ async fn skills_missing_locally_are_reported_and_kept() {
     assert_eq!(absent(&fixture.push().await), ["b"]);
     let record = fs::read_to_string(fixture.record()).unwrap();
     assert!(!record.contains(report.absent[0].skill.as_str()), "{record}");
-    // Another folder misses nothing.
+    // Another directory misses nothing.
     let other = fixture.temp.path().join("other");
     fs::create_dir(&other).unwrap();
     let report = fixture.sync().push(&other).await.unwrap();
@@ -325,7 +325,7 @@ async fn changes_by_other_clients_are_detected() {
     fixture.push().await;
     let skills = fixture.client().skills();
     let id = fixture.custom().await[0].id.clone();
-    // Another version is the newest: the folder's is uploaded.
+    // Another version is the newest: the directory's is uploaded.
     fixture.write("a", "Two.");
     skills.create_version(&id, fixture.skills().join("a"), Upload::new()).await.unwrap();
     fixture.write("a", "One.");
@@ -392,9 +392,9 @@ async fn an_unindexed_skill_is_deleted_unless_it_is_indexed_again_or_a_push_runs
     assert_eq!(fixture.pushed().await, (vec!["a created".to_owned(), "b unchanged".to_owned()], 1));
 }
 
-async fn refused(fixture: &Fixture, folder: &Path) -> (SyncErrorKind, String) {
+async fn refused(fixture: &Fixture, dir: &Path) -> (SyncErrorKind, String) {
     let uploads = fixture.uploads();
-    let error = fixture.sync().push(folder).await.unwrap_err();
+    let error = fixture.sync().push(dir).await.unwrap_err();
     assert_eq!(fixture.uploads(), uploads);
     (error.kind(), error.to_string())
 }
@@ -404,7 +404,7 @@ async fn impossible_pushes_fail_before_any_request() {
     let fixture = Fixture::with(&["a"]).await;
     let missing = fixture.temp.path().join("no");
     let (kind, message) = refused(&fixture, &missing).await;
-    assert!(kind == SyncErrorKind::Folder && message.contains("no"), "{message}");
+    assert!(kind == SyncErrorKind::Dir && message.contains("no"), "{message}");
     // Another push is under way.
     let lock = fixture.record().with_extension("lock");
     let lock = fs::File::open(lock).unwrap();

@@ -13,16 +13,16 @@ use super::*;
 use crate::error::ArtifactErrorKind as Kind;
 
 struct Fixture {
-    folder: TempDir,
+    dir: TempDir,
     store: Store,
     options: ArtifactOptions,
 }
 
 impl Fixture {
     fn new() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let store = Store::open(&folder.path().join("store")).unwrap();
-        Self { folder, store, options: ArtifactOptions::default() }
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(&dir.path().join("store")).unwrap();
+        Self { dir, store, options: ArtifactOptions::default() }
     }
 
     /// Only what lies beneath `allowed` may be registered.
@@ -35,7 +35,7 @@ impl Fixture {
     }
 
     fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
+        self.dir.path().join(name)
     }
 
     fn file(&self, name: &str, bytes: &[u8]) -> PathBuf {
@@ -58,7 +58,7 @@ impl Fixture {
         let error = self.take("it", RegistrationSource::file(path)).await.expect_err(&path.to_string_lossy());
         assert_eq!(error.kind(), kind, "{}: {error}", path.display());
         let text = error.to_string();
-        assert!(!text.contains(self.folder.path().to_str().unwrap()), "{text} tells a path of the host's");
+        assert!(!text.contains(self.dir.path().to_str().unwrap()), "{text} tells a path of the host's");
         assert_eq!(self.store.usage().unwrap().temporary, 0, "nothing half written is left");
         text
     }
@@ -148,7 +148,7 @@ async fn special_files_are_rejected_without_blocking() {
         &socket,
         &through_link,
         &circle,
-        fixture.folder.path(),
+        fixture.dir.path(),
         Path::new("/dev/null"),
         Path::new("/dev/zero"),
         Path::new("/dev/tty"),
@@ -217,7 +217,7 @@ async fn only_files_beneath_allowed_directories_are_ingested() {
 }
 
 #[tokio::test]
-async fn links_are_followed_within_the_allowed_folders_only() {
+async fn links_are_followed_within_the_allowed_directories_only() {
     let fixture = Fixture::fenced();
     let valid_file = fixture.file("allowed/a.csv", b"good");
     let secret = fixture.file("secret", b"secret");
@@ -231,7 +231,7 @@ async fn links_are_followed_within_the_allowed_folders_only() {
         link(Path::new("a.csv"), "allowed/inner"),
         link(&valid_file, "allowed/absolute-inner"),
         link(&valid_file, "from-outside"),
-        link(&allowed, "folder").join("a.csv"),
+        link(&allowed, "directory").join("a.csv"),
     ] {
         assert!(
             fixture.take("a", RegistrationSource::file(&valid_file)).await.is_ok(),
@@ -241,14 +241,14 @@ async fn links_are_followed_within_the_allowed_folders_only() {
     }
     fixture.fails(&link(Path::new("../secret"), "allowed/up"), Kind::PathTraversal).await;
     fixture.fails(&link(&secret, "allowed/out"), Kind::PathTraversal).await;
-    fixture.fails(&link(Path::new(".."), "allowed/folder").join("secret"), Kind::PathTraversal).await;
+    fixture.fails(&link(Path::new(".."), "allowed/directory").join("secret"), Kind::PathTraversal).await;
     fixture
         .fails(&link(Path::new("/proc/self/root"), "allowed/magic").join("etc/passwd"), Kind::PathTraversal)
         .await;
 }
 
 #[tokio::test]
-async fn an_allowed_folder_may_be_named_by_a_link() {
+async fn an_allowed_directory_may_be_named_by_a_link() {
     let mut fixture = Fixture::fenced();
     let valid_file = fixture.file("allowed/a.csv", b"good");
     let named = fixture.path("named");
@@ -259,7 +259,7 @@ async fn an_allowed_folder_may_be_named_by_a_link() {
 }
 
 #[tokio::test]
-async fn an_empty_list_of_folders_allows_nothing() {
+async fn an_empty_list_of_directories_allows_nothing() {
     let mut fixture = Fixture::new();
     fixture.options.allowed_dirs = Some(Vec::new());
     let path = fixture.file("a", b"x");

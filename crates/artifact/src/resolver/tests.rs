@@ -16,7 +16,7 @@ use crate::error::{ArtifactErrorKind as Kind, Retryable};
 use crate::fetch::FetchFuture;
 
 struct Session {
-    folder: TempDir,
+    dir: TempDir,
     resolver: ReferenceResolver,
     artifacts: Vec<Arc<Artifact>>,
     cancel: CancellationToken,
@@ -24,17 +24,17 @@ struct Session {
 
 /// A skill `csv-helper` with an asset, a store, no artifacts, nothing fetched.
 fn session() -> Session {
-    let folder = tempfile::tempdir().unwrap();
-    let root = folder.path().join("csv-helper");
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().join("csv-helper");
     fs::create_dir_all(root.join("assets/deep")).unwrap();
     fs::write(root.join("SKILL.md"), "---\nname: csv-helper\ndescription: d\n---\n").unwrap();
     fs::write(root.join("assets/sample.csv"), "a,b\n1,2\n").unwrap();
     fs::write(root.join("assets/deep/100% sure.txt"), "yes").unwrap();
     let skill = Arc::new(Skill::load(&root, Mode::Strict).unwrap());
-    let store = Store::open(&folder.path().join("store")).unwrap();
+    let store = Store::open(&dir.path().join("store")).unwrap();
     let resolver = ReferenceResolver::new(TenantId::new("acme").unwrap(), store, Arc::default())
         .with_skills(vec![skill]);
-    Session { folder, resolver, artifacts: Vec::new(), cancel: CancellationToken::new() }
+    Session { dir, resolver, artifacts: Vec::new(), cancel: CancellationToken::new() }
 }
 
 impl Session {
@@ -48,7 +48,7 @@ impl Session {
         assert_eq!(error.kind(), kind, "{uri}: {error}");
         let text = error.to_string();
         assert!(
-            !text.contains(self.folder.path().to_str().unwrap()),
+            !text.contains(self.dir.path().to_str().unwrap()),
             "{uri}: {text} tells a path of the host's"
         );
         text
@@ -135,8 +135,8 @@ async fn missing_skill_files_are_reported_without_host_paths() {
 #[tokio::test]
 async fn no_link_escapes_a_skill_even_if_swapped() {
     let session = session();
-    let assets = session.folder.path().join("csv-helper/assets");
-    fs::write(session.folder.path().join("secret"), "secret").unwrap();
+    let assets = session.dir.path().join("csv-helper/assets");
+    fs::write(session.dir.path().join("secret"), "secret").unwrap();
     symlink("../../secret", assets.join("up")).unwrap();
     symlink("/etc/passwd", assets.join("absolute")).unwrap();
     symlink("sample.csv", assets.join("inner")).unwrap();
@@ -159,7 +159,7 @@ async fn no_link_escapes_a_skill_even_if_swapped() {
 #[tokio::test]
 async fn pipes_in_a_skill_do_not_block() {
     let session = session();
-    let pipe = session.folder.path().join("csv-helper/assets/pipe");
+    let pipe = session.dir.path().join("csv-helper/assets/pipe");
     rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::RWXU).unwrap();
     session.fails("skill://csv-helper/assets/pipe", Kind::NotAFile).await;
 }
@@ -285,7 +285,7 @@ async fn a_cancelled_resolution_returns_cancelled() {
 #[tokio::test]
 async fn a_file_that_changes_while_it_is_streamed_ends_with_an_error() {
     let session = session();
-    let path = session.folder.path().join("csv-helper/assets/big.bin");
+    let path = session.dir.path().join("csv-helper/assets/big.bin");
     fs::write(&path, vec![7; 1 << 20]).unwrap();
     let found = session.resolve("skill://csv-helper/assets/big.bin").await.unwrap();
     type Change = fn(&std::path::Path);

@@ -12,21 +12,21 @@ use tempfile::TempDir;
 use super::*;
 
 struct Fixture {
-    folder: TempDir,
+    dir: TempDir,
     outputs: WorkspaceOutputs,
     known: Vec<SessionFile>,
 }
 
 impl Fixture {
     fn new() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let outputs = WorkspaceOutputs::new(folder.path().join("workspace"));
-        fs::create_dir(folder.path().join("workspace")).unwrap();
-        Self { folder, outputs, known: Vec::new() }
+        let dir = tempfile::tempdir().unwrap();
+        let outputs = WorkspaceOutputs::new(dir.path().join("workspace"));
+        fs::create_dir(dir.path().join("workspace")).unwrap();
+        Self { dir, outputs, known: Vec::new() }
     }
 
     fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join("workspace").join(name)
+        self.dir.path().join("workspace").join(name)
     }
 
     fn write(&self, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
@@ -38,7 +38,7 @@ impl Fixture {
 
     /// Begins a turn: what is there was made before, by the clock that dates files.
     fn turn_start(&self) -> Timestamp {
-        let probe = self.folder.path().join("probe");
+        let probe = self.dir.path().join("probe");
         let changed = |path: &Path| {
             fs::write(path, "").unwrap();
             let metadata = fs::metadata(path).unwrap();
@@ -128,11 +128,11 @@ async fn files_created_or_changed_by_a_turn_are_reported() {
 async fn chowned_or_moved_files_are_not_reported() {
     let fixture = Fixture::new();
     let path = fixture.write("input", "1");
-    fixture.write("folder/inner", "1");
+    fixture.write("directory/inner", "1");
     let turn_start = fixture.turn_start();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
     fs::rename(fixture.path("input"), fixture.path("moved")).unwrap();
-    fs::rename(fixture.path("folder"), fixture.path("elsewhere")).unwrap();
+    fs::rename(fixture.path("directory"), fixture.path("elsewhere")).unwrap();
     fs::hard_link(fixture.path("moved"), fixture.path("linked")).unwrap();
     assert_eq!(fixture.reported(turn_start).await, []);
 }
@@ -179,10 +179,10 @@ async fn a_replaced_known_file_is_reported_as_changed() {
 async fn links_and_pipes_are_not_reported() {
     let fixture = Fixture::new();
     let turn_start = fixture.turn_start();
-    let outside = fixture.folder.path().join("secret");
+    let outside = fixture.dir.path().join("secret");
     fs::write(&outside, "secret").unwrap();
     symlink(&outside, fixture.path("file")).unwrap();
-    symlink(fixture.folder.path(), fixture.path("folder")).unwrap();
+    symlink(fixture.dir.path(), fixture.path("directory")).unwrap();
     symlink(".", fixture.path("circle")).unwrap();
     rustix::fs::mkfifoat(CWD, fixture.path("pipe"), Mode::RWXU).unwrap();
     let _socket = std::os::unix::net::UnixListener::bind(fixture.path("socket")).unwrap();
@@ -195,7 +195,7 @@ async fn recorded_files_are_opened_only_beneath_the_workspace() {
     let fixture = Fixture::new();
     let turn_start = fixture.turn_start();
     fixture.write("a/report", "good");
-    fs::write(fixture.folder.path().join("secret"), "secret").unwrap();
+    fs::write(fixture.dir.path().join("secret"), "secret").unwrap();
     let file = fixture.produced(turn_start).await.files.remove(0);
     let named = |id: &str| SessionFile { id: id.to_owned(), ..file.clone() };
     for id in ["../secret", "/etc/passwd", "a/../../secret", "", ".", "a/./report/..", "absent", "a/report/x"]
@@ -207,7 +207,7 @@ async fn recorded_files_are_opened_only_beneath_the_workspace() {
         let error = fixture.outputs.open(&named(id)).await.unwrap_err();
         assert!(matches!(error, OutputError::NotAFile { .. }), "{id}: {error}");
     }
-    // Exchanged since it was recorded: by links to it, by a folder that is a link, by a pipe.
+    // Exchanged since it was recorded: by links to it, by a directory that is a link, by a pipe.
     fs::remove_file(fixture.path("a/report")).unwrap();
     symlink("../../secret", fixture.path("a/report")).unwrap();
     assert!(matches!(fixture.outputs.open(&file).await, Err(OutputError::NotAFile { .. })));
@@ -215,8 +215,8 @@ async fn recorded_files_are_opened_only_beneath_the_workspace() {
     rustix::fs::mkfifoat(CWD, fixture.path("a/report"), Mode::RWXU).unwrap();
     assert!(matches!(fixture.outputs.open(&file).await, Err(OutputError::NotAFile { .. })));
     fs::remove_dir_all(fixture.path("a")).unwrap();
-    fs::create_dir(fixture.folder.path().join("elsewhere")).unwrap();
-    fs::write(fixture.folder.path().join("elsewhere/report"), "secret").unwrap();
+    fs::create_dir(fixture.dir.path().join("elsewhere")).unwrap();
+    fs::write(fixture.dir.path().join("elsewhere/report"), "secret").unwrap();
     symlink("../elsewhere", fixture.path("a")).unwrap();
     assert!(matches!(fixture.outputs.open(&file).await, Err(OutputError::NotAFile { .. })));
 }
@@ -224,7 +224,7 @@ async fn recorded_files_are_opened_only_beneath_the_workspace() {
 #[tokio::test]
 async fn a_missing_or_linked_workspace_is_an_error() {
     let fixture = Fixture::new();
-    fs::rename(fixture.path(""), fixture.folder.path().join("moved")).unwrap();
+    fs::rename(fixture.path(""), fixture.dir.path().join("moved")).unwrap();
     let record = FinishedTurnInfo {
         turn: TurnId::FIRST,
         began: Timestamp::from_millis(0),
@@ -233,7 +233,7 @@ async fn a_missing_or_linked_workspace_is_an_error() {
     };
     let error = fixture.outputs.turn_outputs(&record).await.unwrap_err();
     assert!(matches!(&error, OutputError::NotFound { name } if name == "/workspace"), "{error}");
-    symlink("moved", fixture.folder.path().join("workspace")).unwrap();
+    symlink("moved", fixture.dir.path().join("workspace")).unwrap();
     assert!(fixture.outputs.turn_outputs(&record).await.is_err());
 }
 
@@ -241,7 +241,7 @@ async fn a_missing_or_linked_workspace_is_an_error() {
 async fn a_replaced_directory_becomes_the_workspace() {
     let fixture = Fixture::new();
     let turn_start = fixture.turn_start();
-    fs::rename(fixture.path(""), fixture.folder.path().join("moved")).unwrap();
+    fs::rename(fixture.path(""), fixture.dir.path().join("moved")).unwrap();
     fixture.write("new", "x");
     assert_eq!(fixture.reported(turn_start).await, [created("new")]);
 }
@@ -303,20 +303,20 @@ async fn of_too_many_files_the_shallowest_are_reported() {
 async fn too_long_paths_are_skipped_and_reported() {
     let fixture = Fixture::new();
     let turn_start = fixture.turn_start();
-    let folders = format!("{}/", "x".repeat(200)).repeat(5);
-    let longest = format!("{folders}{}", "y".repeat(LIST_LIMITS.max_path_bytes - folders.len()));
+    let dirs = format!("{}/", "x".repeat(200)).repeat(5);
+    let longest = format!("{dirs}{}", "y".repeat(LIST_LIMITS.max_path_bytes - dirs.len()));
     fixture.write(&longest, "1");
     let produced = fixture.produced(turn_start).await;
     assert_eq!((produced.files.len(), produced.completeness), (1, Completeness::Complete));
     fixture.write(&format!("{longest}y"), "1");
     // Longer than the system opens.
-    let mut folder = rustix::fs::openat(CWD, fixture.path(""), OFlags::PATH, Mode::empty()).unwrap();
+    let mut dir = rustix::fs::openat(CWD, fixture.path(""), OFlags::PATH, Mode::empty()).unwrap();
     for _ in 0..30 {
         let name = "z".repeat(200);
-        rustix::fs::mkdirat(&folder, &name, Mode::RWXU).unwrap();
-        folder = rustix::fs::openat(&folder, &name, OFlags::PATH, Mode::empty()).unwrap();
+        rustix::fs::mkdirat(&dir, &name, Mode::RWXU).unwrap();
+        dir = rustix::fs::openat(&dir, &name, OFlags::PATH, Mode::empty()).unwrap();
     }
-    rustix::fs::openat(&folder, "deep", OFlags::CREATE | OFlags::WRONLY, Mode::RUSR).unwrap();
+    rustix::fs::openat(&dir, "deep", OFlags::CREATE | OFlags::WRONLY, Mode::RUSR).unwrap();
     let produced = fixture.produced(turn_start).await;
     assert_eq!((produced.files.len(), produced.completeness), (1, Completeness::Truncated));
 }
@@ -325,12 +325,13 @@ async fn too_long_paths_are_skipped_and_reported() {
 async fn a_moved_file_is_reported_as_missing() {
     let fixture = Fixture::new();
     let turn_start = fixture.turn_start();
-    fixture.write("folder/inner", "x");
+    fixture.write("directory/inner", "x");
     let known = HashMap::new();
     let call = CancellationToken::new();
     let scan = OutputScan { outputs: fixture.outputs.clone(), turn: TurnId::FIRST, known, call };
     let inspect = || {
-        let (id, evidence, change) = ("folder/inner".to_owned(), WriteEvidence::Certain, FileChange::Created);
+        let (id, evidence, change) =
+            ("directory/inner".to_owned(), WriteEvidence::Certain, FileChange::Created);
         scan.inspect(
             &fixture.outputs.open_dir().unwrap(),
             CandidateFile { id, size: 1, evidence, change },
@@ -338,9 +339,9 @@ async fn a_moved_file_is_reported_as_missing() {
         )
     };
     assert!(matches!(inspect(), ScanVerdict::Produced(_)));
-    fs::rename(fixture.path("folder"), fixture.path("moved")).unwrap();
+    fs::rename(fixture.path("directory"), fixture.path("moved")).unwrap();
     assert!(matches!(inspect(), ScanVerdict::Unchanged));
-    symlink("moved", fixture.path("folder")).unwrap();
+    symlink("moved", fixture.path("directory")).unwrap();
     assert!(matches!(inspect(), ScanVerdict::Unreachable));
     assert_eq!(fixture.reported(turn_start).await, [created("moved/inner")]);
 }
@@ -425,15 +426,15 @@ async fn a_file_being_written_has_no_wrong_digest() {
 async fn a_directory_swapped_for_a_link_is_not_followed() {
     let fixture = Fixture::new();
     let turn_start = fixture.turn_start();
-    fixture.write("folder/inner", "good");
-    let outside = fixture.folder.path().join("outside");
+    fixture.write("directory/inner", "good");
+    let outside = fixture.dir.path().join("outside");
     fs::create_dir(&outside).unwrap();
     fs::write(outside.join("inner"), "secret").unwrap();
     fs::write(outside.join("secret"), "secret").unwrap();
     symlink(&outside, fixture.path("link")).unwrap();
     let stop = CancellationToken::new();
     let swapper = {
-        let (stop, one, other) = (stop.clone(), fixture.path("folder"), fixture.path("link"));
+        let (stop, one, other) = (stop.clone(), fixture.path("directory"), fixture.path("link"));
         std::thread::spawn(move || {
             while !stop.is_cancelled() {
                 let flags = rustix::fs::RenameFlags::EXCHANGE;
@@ -443,8 +444,8 @@ async fn a_directory_swapped_for_a_link_is_not_followed() {
     };
     let file = SessionFile {
         source: FileSource::Workspace,
-        id: "folder/inner".to_owned(),
-        name: "folder/inner".to_owned(),
+        id: "directory/inner".to_owned(),
+        name: "directory/inner".to_owned(),
         size: None,
         content_type: String::new(),
         digest: None,

@@ -120,7 +120,7 @@ pub(crate) struct Fixture {
     pub(crate) fetch: HttpFetch,
     pub(crate) store: Store,
     pub(crate) tenant: TenantId,
-    _folder: TempDir,
+    _dir: TempDir,
 }
 
 impl Fixture {
@@ -142,9 +142,9 @@ impl Fixture {
     /// A store of its own for the same fetch.
     pub(crate) fn of(fetch: HttpFetch, tenant: &str) -> Self {
         crate::logging::keep_events();
-        let folder = tempfile::tempdir().unwrap();
-        let store = Store::open(&folder.path().join("store")).unwrap();
-        Self { fetch, store, tenant: TenantId::new(tenant).unwrap(), _folder: folder }
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(&dir.path().join("store")).unwrap();
+        Self { fetch, store, tenant: TenantId::new(tenant).unwrap(), _dir: dir }
     }
 
     pub(crate) fn request<'a>(&'a self, url: &'a str) -> FetchRequest<'a> {

@@ -53,8 +53,8 @@ async fn hashing_256_mib_uses_a_few_mib_of_memory() {
     let addresses = AddressPolicy::public_only().with_allowed([address.ip().into()]);
     let egress = Egress::new(EgressPolicy::Full).with_addresses(addresses);
     let fetch = HttpFetch::new(Arc::new(options), egress, Arc::new(SystemClock)).unwrap();
-    let folder = tempfile::tempdir().unwrap();
-    let store = Store::open(&folder.path().join("store")).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(&dir.path().join("store")).unwrap();
     let (url, tenant) = (format!("http://{address}/"), TenantId::new("tenant").unwrap());
     let before = peak();
     let request = FetchRequest {

@@ -177,8 +177,8 @@ impl Source {
             Self::SkillDir(name) => {
                 let location = location_of(name, sent)?;
                 match location.rsplit_once('/') {
-                    Some((folder, _)) if !folder.is_empty() => Ok(Cow::Owned(folder.to_owned())),
-                    _ => Err(format!("the location {} has no folder", shorten(&location))),
+                    Some((dir, _)) if !dir.is_empty() => Ok(Cow::Owned(dir.to_owned())),
+                    _ => Err(format!("the location {} has no directory", shorten(&location))),
                 }
             }
         }

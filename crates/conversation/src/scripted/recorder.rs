@@ -51,7 +51,7 @@ pub enum RecordError {
     #[error("{0}")]
     Path(Arc<ScriptError>),
     /// The file cannot be written.
-    #[error("cannot write the recording `{}`: {source}; check its folder, its permissions and the disk", path.display())]
+    #[error("cannot write the recording `{}`: {source}; check its directory, its permissions and the disk", path.display())]
     Write {
         /// The file.
         path: PathBuf,
@@ -87,12 +87,12 @@ impl<M: Model> Recorder<M> {
     /// As [`Recorder::create`].
     pub fn create_in(
         model: M,
-        folder: OwnedFd,
+        dir: OwnedFd,
         name: impl AsRef<OsStr>,
         display_path: impl AsRef<Path>,
     ) -> Result<Self, RecordError> {
         Self::open(model, display_path.as_ref(), |display_path| {
-            RecordingFile::in_dir(folder, name.as_ref(), display_path)
+            RecordingFile::in_dir(dir, name.as_ref(), display_path)
         })
     }
 

@@ -17,7 +17,7 @@ use super::error::ScriptError;
 /// A file that is replaced atomically.
 #[derive(Debug)]
 pub(super) struct RecordingFile {
-    folder: ParentDir,
+    dir: ParentDir,
     name: OsString,
 }
 
@@ -41,25 +41,25 @@ impl RecordingFile {
         };
         let name = path.file_name().ok_or_else(refused)?.to_owned();
         let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-        Ok(Self { folder: ParentDir::Path(parent.unwrap_or_else(|| Path::new(".")).to_owned()), name })
+        Ok(Self { dir: ParentDir::Path(parent.unwrap_or_else(|| Path::new(".")).to_owned()), name })
     }
 
     /// The file of this name in an open directory.
-    pub(super) fn in_dir(folder: OwnedFd, name: &OsStr, display_path: &Path) -> Result<Self, ScriptError> {
+    pub(super) fn in_dir(dir: OwnedFd, name: &OsStr, display_path: &Path) -> Result<Self, ScriptError> {
         let is_a_name = Path::new(name).file_name() == Some(name);
-        let found = rustix::fs::statat(&folder, name, AtFlags::SYMLINK_NOFOLLOW);
+        let found = rustix::fs::statat(&dir, name, AtFlags::SYMLINK_NOFOLLOW);
         let is_other = found.is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile);
         if is_other || !is_a_name {
             return Err(ScriptError::NotAFile { path: display_path.to_owned() });
         }
-        Ok(Self { folder: ParentDir::Open(folder), name: name.to_owned() })
+        Ok(Self { dir: ParentDir::Open(dir), name: name.to_owned() })
     }
 
     /// Writes a staging file in the same directory, and renames it into place.
     pub(super) fn replace(&self, content: &[u8]) -> io::Result<()> {
         let opened;
-        let folder = match &self.folder {
-            ParentDir::Open(folder) => folder.as_fd(),
+        let dir = match &self.dir {
+            ParentDir::Open(dir) => dir.as_fd(),
             ParentDir::Path(path) => {
                 let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
                 opened = rustix::fs::openat(CWD, path, flags, Mode::empty())?;
@@ -67,7 +67,7 @@ impl RecordingFile {
             }
         };
         // Its permissions follow the process's umask.
-        let mut staged = StagedFile::create(folder, Mode::from_raw_mode(0o666))?;
+        let mut staged = StagedFile::create(dir, Mode::from_raw_mode(0o666))?;
         staged.write_all(content)?;
         staged.replace(self.name.as_os_str())
     }
@@ -114,8 +114,8 @@ mod tests {
         let temp = tempfile::tempdir().unwrap();
         fs::write(temp.path().join("file"), "").unwrap();
         symlink("file", temp.path().join("link.json")).unwrap();
-        fs::create_dir(temp.path().join("folder.json")).unwrap();
-        for name in ["link.json", "folder.json", "folder.json/x", "..", ""] {
+        fs::create_dir(temp.path().join("directory.json")).unwrap();
+        for name in ["link.json", "directory.json", "directory.json/x", "..", ""] {
             let file = RecordingFile::in_dir(open(temp.path()), OsStr::new(name), Path::new(name));
             assert!(matches!(file, Err(ScriptError::NotAFile { .. })), "{name}");
         }

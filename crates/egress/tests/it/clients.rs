@@ -16,7 +16,7 @@ struct ClientFixture {
     proxy: Proxy,
     secure: Server,
     plain: Server,
-    folder: tempfile::TempDir,
+    dir: tempfile::TempDir,
     root: PathBuf,
 }
 
@@ -27,14 +27,14 @@ async fn start_client(policy: impl FnOnce(&[u16]) -> EgressPolicy) -> ClientFixt
     let (plain, _) = Server::recording(HELLO, "\r\n\r\n").await;
     let ports = WebPorts { http: vec![plain.port], https: vec![secure.port] };
     let proxy = Proxy::start_with(egress(policy(&[secure.port, plain.port])).with_web_ports(ports)).await;
-    let folder = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     let encoded = base64::engine::general_purpose::STANDARD.encode(&root);
     let lines: Vec<&str> =
         (0..encoded.len()).step_by(64).map(|at| &encoded[at..encoded.len().min(at + 64)]).collect();
     let pem = format!("-----BEGIN CERTIFICATE-----\n{}\n-----END CERTIFICATE-----\n", lines.join("\n"));
-    let root = folder.path().join("root.pem");
+    let root = dir.path().join("root.pem");
     std::fs::write(&root, pem).unwrap();
-    ClientFixture { proxy, secure, plain, folder, root }
+    ClientFixture { proxy, secure, plain, dir, root }
 }
 
 fn only_listed(ports: &[u16]) -> EgressPolicy {
@@ -270,7 +270,7 @@ async fn git_works_over_tls_and_shows_refusals() {
     let fixture = start_client(only_listed).await;
     let ask = async |host: &str| {
         let mut git = command("git");
-        git.current_dir(fixture.folder.path())
+        git.current_dir(fixture.dir.path())
             .env("HTTPS_PROXY", fixture.proxy("http"))
             .env("GIT_SSL_CAINFO", Path::new(&fixture.root));
         git.env("GIT_TERMINAL_PROMPT", "0")

@@ -20,7 +20,7 @@ pub(crate) struct CommandConfinement {
     pub(crate) syscall_filter: Vec<Instruction>,
 }
 
-/// Applies the rules of [`Hello`] to this process. The folders of [`Hello`] must be open already. Also returns the
+/// Applies the rules of [`Hello`] to this process. The directories of [`Hello`] must be open already. Also returns the
 /// confinement of each command.
 pub(crate) fn apply(hello: &Hello) -> (EnforcedRules, CommandConfinement) {
     let rules = &hello.rules;

@@ -27,18 +27,18 @@ pub(crate) struct EventCounts {
 }
 
 impl CgroupEvents {
-    /// Opens the counters of the given cgroup folders, or else of the cgroup of this process.
-    pub(crate) fn open(folders_first: &[String]) -> Self {
+    /// Opens the counters of the given cgroup directories, or else of the cgroup of this process.
+    pub(crate) fn open(dirs_first: &[String]) -> Self {
         let groups = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-        let mut folders = folders_first.to_vec();
+        let mut dirs = dirs_first.to_vec();
         for line in groups.lines() {
             let mut fields = line.splitn(3, ':').skip(1);
             let (Some(controllers), Some(path)) = (fields.next(), fields.next()) else { continue };
             if controllers.is_empty() {
-                folders.push(format!("/sys/fs/cgroup{path}"));
+                dirs.push(format!("/sys/fs/cgroup{path}"));
             } else {
-                // The folder of a hierarchy is named after its controllers. Each controller also has a link.
-                folders.extend(
+                // The directory of a hierarchy is named after its controllers. Each controller also has a link.
+                dirs.extend(
                     controllers
                         .split(',')
                         .filter(|controller| matches!(*controller, "memory" | "pids"))
@@ -47,15 +47,14 @@ impl CgroupEvents {
             }
         }
         // In a container, the own cgroup often appears as the root.
-        folders.extend(["", "/memory", "/pids"].map(|name| format!("/sys/fs/cgroup{name}")));
-        Self::from_folders(&folders)
+        dirs.extend(["", "/memory", "/pids"].map(|name| format!("/sys/fs/cgroup{name}")));
+        Self::from_dirs(&dirs)
     }
 
-    /// Opens each counter in the first folder that has it.
-    fn from_folders(folders: &[String]) -> Self {
+    /// Opens each counter in the first directory that has it.
+    fn from_dirs(dirs: &[String]) -> Self {
         let find = |names: &[&str], key| {
-            let mut files =
-                folders.iter().flat_map(|folder| names.iter().map(move |name| format!("{folder}/{name}")));
+            let mut files = dirs.iter().flat_map(|dir| names.iter().map(move |name| format!("{dir}/{name}")));
             files.find_map(|path| File::open(path).ok().filter(|file| read(file, key).is_some()))
         };
         let kills = find(&["memory.events", "memory.oom_control"], KILLS);
@@ -106,17 +105,15 @@ mod tests {
 
     #[test]
     fn a_risen_counter_is_a_reached_limit() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let path = |name: &str| folder.path().join(name);
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = |name: &str| dir.path().join(name);
         let say = |kills: u64, refusals: u64| {
             write(path("memory.events"), format!("low 0\noom 7\noom_kill {kills}\n")).expect("written");
             write(path("pids.events"), format!("max {refusals}\n")).expect("written");
         };
         say(3, 5);
-        let mut events = CgroupEvents::from_folders(&[
-            "/nowhere".to_owned(),
-            folder.path().to_str().expect("UTF-8").to_owned(),
-        ]);
+        let mut events =
+            CgroupEvents::from_dirs(&["/nowhere".to_owned(), dir.path().to_str().expect("UTF-8").to_owned()]);
         let before = events.counts();
         let reached = |memory, processes| ReachedLimits { memory, processes, ..ReachedLimits::default() };
         assert_eq!(events.delta_since(before, true), reached(false, false));

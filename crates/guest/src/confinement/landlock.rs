@@ -46,7 +46,7 @@ const OF_FILES: u64 = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEV;
 
 const SCOPE_ABSTRACT_SOCKETS: u64 = 1;
 
-/// The first version that supports moving files to another folder (`REFER`). Older versions always refuse it,
+/// The first version that supports moving files to another directory (`REFER`). Older versions always refuse it,
 /// which breaks too many programs.
 const ABI_MIN: u32 = 2;
 
@@ -74,8 +74,8 @@ pub(super) struct LandlockResult {
     pub(super) for_commands: Option<OwnedFd>,
 }
 
-/// Restricts this process and its children to these files: those of `rules`, the folders `roots` (path, and whether
-/// they are writable), and the folders `own`, which the guest writes. The guest cannot start or supervise programs
+/// Restricts this process and its children to these files: those of `rules`, the directories `roots` (path, and whether
+/// they are writable), and the directories `own`, which the guest writes. The guest cannot start or supervise programs
 /// without the names in `/` and without `/proc`, so these are readable, too. Fails with the reason when Landlock is
 /// not available.
 pub(super) fn apply_ruleset<'a>(
@@ -102,7 +102,7 @@ pub(super) fn apply_ruleset<'a>(
     }
     let has_own = own.clone().next().is_some();
     let for_commands = match rules.output {
-        // The folders are read-only for commands if they lie beneath a root. The scope is that of the guest's own
+        // The directories are read-only for commands if they lie beneath a root. The scope is that of the guest's own
         // ruleset.
         SpillAccess::GuestOnly if has_own => Some(ruleset(rules, roots.clone(), handled(abi), 0)?),
         _ => None,
@@ -142,8 +142,8 @@ fn allow(ruleset: &OwnedFd, path: &str, rights: u64) -> Result<(), Errno> {
         Err(errno) => return Err(errno),
     };
     let stat = rustix::fs::fstat(&beneath)?;
-    let is_folder = FileType::from_raw_mode(stat.st_mode).is_dir();
-    let rights = if is_folder { rights } else { rights & OF_FILES };
+    let is_dir = FileType::from_raw_mode(stat.st_mode).is_dir();
+    let rights = if is_dir { rights } else { rights & OF_FILES };
     sys::landlock_allow(ruleset.as_fd(), beneath.as_fd(), rights)
 }
 

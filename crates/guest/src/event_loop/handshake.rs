@@ -8,8 +8,8 @@ use conjure_guest::protocol::{
 
 use super::{EventLoop, GuestConfig};
 use crate::error::{FatalError, system_error};
-use crate::exec::SpillFolder;
-use crate::files::{Roots, open_folder};
+use crate::exec::SpillDir;
+use crate::files::{Roots, open_dir};
 use crate::quota::QuotaMonitor;
 use crate::tunnel::Tunnels;
 use crate::{clock, confinement};
@@ -50,18 +50,18 @@ impl EventLoop {
                 Tunnels::listen(spec).map_err(|errno| FatalError::Proxy { port: spec.port, errno })?;
         }
         let roots = Roots::open(&hello.roots, &hello.workdir);
-        let found = OpenedRoots { boot: boot_id(), folders: roots.ids() };
+        let found = OpenedRoots { boot: boot_id(), dirs: roots.ids() };
         let spill_total = hello.spill_total.unwrap_or(SPILL_TOTAL);
         let spill = hello.spill_dir.as_deref().map(|path| match output {
-            Some(folder) => SpillFolder::from_handle(folder, path, spill_total),
-            None => SpillFolder::open(path, spill_total),
+            Some(dir) => SpillDir::from_handle(dir, path, spill_total),
+            None => SpillDir::open(path, spill_total),
         });
-        let content_root = hello.content_root.as_deref().map(open_folder).transpose();
+        let content_root = hello.content_root.as_deref().map(open_dir).transpose();
         let content_root = content_root.map_err(system_error("open the directory for content"))?;
         let monitor = match hello.quota.clone() {
             Some(quota) => Some(
                 QuotaMonitor::new(quota, clock::now())
-                    .map_err(system_error("open the folder with a quota"))?,
+                    .map_err(system_error("open the directory with a quota"))?,
             ),
             None => None,
         };

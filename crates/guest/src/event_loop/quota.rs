@@ -119,8 +119,8 @@ impl EventLoop {
         }
         let usage = match serde_json::from_slice::<Result<Reply, GuestError>>(result) {
             // The size of the replaced file is unknown, so this is an upper bound.
-            Ok(Ok(Reply::Write { size, folders, .. })) => Some(estimate_usage(size, folders)),
-            Ok(Ok(Reply::Folder { folders })) => Some(estimate_usage(0, folders)),
+            Ok(Ok(Reply::Write { size, dirs, .. })) => Some(estimate_usage(size, dirs)),
+            Ok(Ok(Reply::Dir { dirs })) => Some(estimate_usage(0, dirs)),
             _ => None,
         };
         monitor.change_ended(usage);

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 
 use conjure_guest::protocol::{CaptureLimits, CapturedOutput};
 
-use super::spill::{Spill, SpillFolder};
+use super::spill::{Spill, SpillDir};
 
 /// The maximum size of head and of tail.
 const END_MAX: u32 = 1024 * 1024;
@@ -33,7 +33,7 @@ impl Capture {
     }
 
     /// Accepts the next bytes of the stream.
-    pub(super) fn push(&mut self, bytes: &[u8], mut folder: Option<&mut SpillFolder>) {
+    pub(super) fn push(&mut self, bytes: &[u8], mut dir: Option<&mut SpillDir>) {
         let (first, rest) = bytes.split_at(bytes.len().min(self.head_max - self.head.len()));
         self.head.extend_from_slice(first);
         if rest.is_empty() {
@@ -42,13 +42,13 @@ impl Capture {
         if self.tail.len() + rest.len() > self.tail_max {
             if self.spill.is_unused() {
                 // Until now, head and tail held everything.
-                self.spill.start(folder.as_deref_mut());
-                self.spill.write(&self.head, folder.as_deref_mut());
+                self.spill.start(dir.as_deref_mut());
+                self.spill.write(&self.head, dir.as_deref_mut());
                 let (left, right) = self.tail.as_slices();
-                self.spill.write(left, folder.as_deref_mut());
-                self.spill.write(right, folder.as_deref_mut());
+                self.spill.write(left, dir.as_deref_mut());
+                self.spill.write(right, dir.as_deref_mut());
             }
-            self.spill.write(rest, folder);
+            self.spill.write(rest, dir);
         }
         if let Some(last) = rest.len().checked_sub(self.tail_max).and_then(|from| rest.get(from..)) {
             self.tail.clear();
@@ -61,8 +61,8 @@ impl Capture {
     }
 
     /// Returns the result for a stream of `total` bytes.
-    pub(super) fn result(&self, total: u64, folder: Option<&SpillFolder>) -> CapturedOutput {
-        let (spill_path, spilled) = self.spill.result(folder);
+    pub(super) fn result(&self, total: u64, dir: Option<&SpillDir>) -> CapturedOutput {
+        let (spill_path, spilled) = self.spill.result(dir);
         CapturedOutput { total, head: 0, tail: 0, spill_path, spilled }
     }
 }
@@ -82,8 +82,8 @@ mod tests {
             spill in 0_u64..300,
             total in 1_u64..400,
         ) {
-            let folder = tempfile::tempdir().expect("a folder");
-            let mut target = SpillFolder::open(folder.path().to_str().expect("UTF-8"), total);
+            let dir = tempfile::tempdir().expect("a directory");
+            let mut target = SpillDir::open(dir.path().to_str().expect("UTF-8"), total);
             let mut capture = Capture::new(CaptureLimits { head, tail, spill });
             for piece in &pieces {
                 capture.push(piece, Some(&mut target));

@@ -58,7 +58,7 @@ pub(crate) struct ExecEnv<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum WriteAccess {
     Allowed,
-    /// The folder exceeds its quota: programs may remove files, and no file may grow.
+    /// The directory exceeds its quota: programs may remove files, and no file may grow.
     Forbidden,
 }
 

@@ -11,4 +11,4 @@ mod spill;
 
 pub(crate) use job::{ExecEnv, ExecJob, WriteAccess};
 pub(crate) use shim_pool::{MemoryFootprint, Shim, ShimPool};
-pub(crate) use spill::SpillFolder;
+pub(crate) use spill::SpillDir;

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use conjure_guest::protocol::{CapturedOutput, DATA_MAX, OutputMode, StreamId};
 
 use super::capture::Capture;
-use super::spill::SpillFolder;
+use super::spill::SpillDir;
 use crate::job::{JobContext, ReadOutcome, read};
 
 /// How often one stream is read before others get their turn.
@@ -170,11 +170,11 @@ impl OutputStream {
         true
     }
 
-    pub(super) fn result(&self, folder: Option<&SpillFolder>) -> CapturedOutput {
+    pub(super) fn result(&self, dir: Option<&SpillDir>) -> CapturedOutput {
         let Some(capture) = &self.capture else {
             return CapturedOutput { total: self.total, ..CapturedOutput::default() };
         };
-        CapturedOutput { head: self.sent_head, tail: self.sent_tail, ..capture.result(self.total, folder) }
+        CapturedOutput { head: self.sent_head, tail: self.sent_tail, ..capture.result(self.total, dir) }
     }
 
     /// Returns the pipe, if another process still holds its other end.

@@ -159,8 +159,8 @@ fn start(launch: &ShimLaunch<'_>) -> Result<Pid, GuestError> {
         .split_first()
         .filter(|(program, _)| !program.is_empty())
         .ok_or_else(|| error::error(ErrorCode::BadRequest, "no program is named"))?;
-    let folder = request.cwd.as_deref().unwrap_or(launch.workdir);
-    enter(launch.workdir, folder)?;
+    let dir = request.cwd.as_deref().unwrap_or(launch.workdir);
+    enter(launch.workdir, dir)?;
     let argv = request.argv.iter().map(|argument| c_string(argument)).collect::<Result<Vec<_>, _>>()?;
     let mut variables: BTreeMap<&str, &str> =
         launch.env.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
@@ -173,11 +173,10 @@ fn start(launch: &ShimLaunch<'_>) -> Result<Pid, GuestError> {
         return sys::spawn(&c_string(program)?, &argv, &env, &limits)
             .map_err(|error| spawn_failure(error, program));
     }
-    // A file that cannot be executed is reported when no later folder has a better one.
+    // A file that cannot be executed is reported when no later directory has a better one.
     let mut found = None;
-    for folder in path.split(':') {
-        let candidate =
-            if folder.is_empty() { format!("./{program}") } else { format!("{folder}/{program}") };
+    for dir in path.split(':') {
+        let candidate = if dir.is_empty() { format!("./{program}") } else { format!("{dir}/{program}") };
         match rustix::fs::stat(candidate.as_str()) {
             Ok(stat) if rustix::fs::FileType::from_raw_mode(stat.st_mode).is_file() => {}
             _ => continue,
@@ -197,19 +196,19 @@ fn start(launch: &ShimLaunch<'_>) -> Result<Pid, GuestError> {
     }))
 }
 
-fn enter(workdir: &str, folder: &str) -> Result<(), GuestError> {
-    if folder.contains('\0') {
+fn enter(workdir: &str, dir: &str) -> Result<(), GuestError> {
+    if dir.contains('\0') {
         let message = "the working directory contains a NUL character";
         return Err(error::error(ErrorCode::BadRequest, message));
     }
-    let enter = |folder: &str| {
-        rustix::process::chdir(folder)
-            .map_err(|errno| error::file_error(errno, folder, "run the command in the folder"))
+    let enter = |dir: &str| {
+        rustix::process::chdir(dir)
+            .map_err(|errno| error::file_error(errno, dir, "run the command in the directory"))
     };
-    if !folder.starts_with('/') {
+    if !dir.starts_with('/') {
         enter(workdir)?;
     }
-    enter(folder)
+    enter(dir)
 }
 
 fn c_string(text: &str) -> Result<CString, GuestError> {

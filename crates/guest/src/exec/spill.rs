@@ -1,6 +1,6 @@
 //! Spill files: they hold the complete output when head and tail do not.
 //!
-//! State: files in the spill folder. They survive a crash, and the owner of the folder removes them.
+//! State: files in the spill directory. They survive a crash, and the owner of the directory removes them.
 
 use std::fs::File;
 use std::io::Write;
@@ -15,12 +15,12 @@ const PREFIX: &[u8] = b"output-";
 /// The maximum number of names to try.
 const ATTEMPTS: u32 = 10_000;
 
-/// The folder for spill files.
+/// The directory for spill files.
 #[derive(Debug)]
-pub(crate) struct SpillFolder {
+pub(crate) struct SpillDir {
     path: String,
-    /// Opened before any command runs, so that no command can replace the folder.
-    folder: Option<OwnedFd>,
+    /// Opened before any command runs, so that no command can replace the directory.
+    dir: Option<OwnedFd>,
     /// Part of all names, so that they do not collide with those of an earlier guest.
     stamp: u64,
     next: u32,
@@ -30,42 +30,42 @@ pub(crate) struct SpillFolder {
     used: u64,
 }
 
-impl SpillFolder {
-    /// Opens the folder at `path`, and creates it if it is missing. When it cannot be opened, or is a symbolic
+impl SpillDir {
+    /// Opens the directory at `path`, and creates it if it is missing. When it cannot be opened, or is a symbolic
     /// link, nothing is spilled.
     pub(crate) fn open(path: &str, total: u64) -> Self {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let open = || rustix::fs::open(path, flags, Mode::empty());
-        let folder = match open() {
+        let dir = match open() {
             Err(Errno::NOENT) => rustix::fs::mkdir(path, Mode::from_raw_mode(0o755)).and_then(|()| open()),
             other => other,
         };
-        Self::new(folder.ok(), path, total)
+        Self::new(dir.ok(), path, total)
     }
 
-    /// Uses an open folder, which commands see at `path`.
-    pub(crate) fn from_handle(folder: OwnedFd, path: &str, total: u64) -> Self {
-        Self::new(Some(folder), path, total)
+    /// Uses an open directory, which commands see at `path`.
+    pub(crate) fn from_handle(dir: OwnedFd, path: &str, total: u64) -> Self {
+        Self::new(Some(dir), path, total)
     }
 
-    fn new(folder: Option<OwnedFd>, path: &str, total: u64) -> Self {
+    fn new(dir: Option<OwnedFd>, path: &str, total: u64) -> Self {
         let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
         let stamp = now.tv_sec.cast_unsigned();
         let path = path.trim_end_matches('/').to_owned();
-        let mut folder = Self { path, folder, stamp, next: 0, total, used: 0 };
+        let mut dir = Self { path, dir, stamp, next: 0, total, used: 0 };
         // Includes the files of an earlier guest.
-        folder.count();
-        folder
+        dir.count();
+        dir
     }
 
     /// Counts the spill files again. The host may have removed some.
     fn count(&mut self) {
-        let Some(folder) = &self.folder else { return };
-        let entries = rustix::fs::openat(folder, ".", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
+        let Some(dir) = &self.dir else { return };
+        let entries = rustix::fs::openat(dir, ".", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
         let Ok(entries) = entries.and_then(Dir::new) else { return };
         let of_output = entries.flatten().filter(|entry| entry.file_name().to_bytes().starts_with(PREFIX));
         let sizes = of_output.filter_map(|entry| {
-            let stat = rustix::fs::statat(folder, entry.file_name(), AtFlags::SYMLINK_NOFOLLOW).ok()?;
+            let stat = rustix::fs::statat(dir, entry.file_name(), AtFlags::SYMLINK_NOFOLLOW).ok()?;
             u64::try_from(stat.st_size).ok()
         });
         self.used = sizes.sum();
@@ -83,12 +83,12 @@ impl SpillFolder {
         if self.remaining() == 0 {
             return None;
         }
-        let folder = self.folder.as_ref()?;
+        let dir = self.dir.as_ref()?;
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         for _ in 0..ATTEMPTS {
             self.next = self.next.wrapping_add(1);
             let name = format!("output-{:x}-{}.log", self.stamp, self.next);
-            match rustix::fs::openat(folder, name.as_str(), flags, Mode::RUSR | Mode::WUSR) {
+            match rustix::fs::openat(dir, name.as_str(), flags, Mode::RUSR | Mode::WUSR) {
                 Ok(file) => return Some((file.into(), name)),
                 Err(Errno::EXIST) => {}
                 Err(_) => return None,
@@ -119,9 +119,9 @@ impl Spill {
     }
 
     /// Creates the file.
-    pub(super) fn start(&mut self, folder: Option<&mut SpillFolder>) {
+    pub(super) fn start(&mut self, dir: Option<&mut SpillDir>) {
         if let Self::Unused(limit) = *self {
-            *self = match folder.and_then(SpillFolder::create) {
+            *self = match dir.and_then(SpillDir::create) {
                 Some((file, name)) => Self::Open { file, name, written: 0, limit },
                 None => Self::Absent,
             };
@@ -130,9 +130,9 @@ impl Spill {
 
     /// Appends bytes up to the file's limit and the total limit. A full disk does not fail the command; the file
     /// is removed.
-    pub(super) fn write(&mut self, bytes: &[u8], folder: Option<&mut SpillFolder>) {
-        let (Self::Open { file, name, written, limit }, Some(folder)) = (&mut *self, folder) else { return };
-        let room = (*limit - *written).min(folder.remaining());
+    pub(super) fn write(&mut self, bytes: &[u8], dir: Option<&mut SpillDir>) {
+        let (Self::Open { file, name, written, limit }, Some(dir)) = (&mut *self, dir) else { return };
+        let room = (*limit - *written).min(dir.remaining());
         if room < bytes.len() as u64 {
             // The file has a gap here, so no later bytes may be appended.
             *limit = *written + room;
@@ -141,23 +141,21 @@ impl Spill {
         let Some(bytes) = bytes.get(..room).filter(|bytes| !bytes.is_empty()) else { return };
         if file.write_all(bytes).is_ok() {
             *written += bytes.len() as u64;
-            folder.used = folder.used.saturating_add(bytes.len() as u64);
+            dir.used = dir.used.saturating_add(bytes.len() as u64);
             return;
         }
-        if let Some(handle) = &folder.folder {
+        if let Some(handle) = &dir.dir {
             // A failure here cannot be handled.
             let _ = rustix::fs::unlinkat(handle, name.as_str(), AtFlags::empty());
         }
-        folder.count();
+        dir.count();
         *self = Self::Absent;
     }
 
     /// Returns the file's path and size.
-    pub(super) fn result(&self, folder: Option<&SpillFolder>) -> (Option<String>, u64) {
-        match (self, folder) {
-            (Self::Open { name, written, .. }, Some(folder)) => {
-                (Some(format!("{}/{name}", folder.path)), *written)
-            }
+    pub(super) fn result(&self, dir: Option<&SpillDir>) -> (Option<String>, u64) {
+        match (self, dir) {
+            (Self::Open { name, written, .. }, Some(dir)) => (Some(format!("{}/{name}", dir.path)), *written),
             _ => (None, 0),
         }
     }

@@ -24,10 +24,10 @@ use crate::sys;
 
 const DOING: &str = "install";
 
-const FOLDER: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+const DIR: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-/// Permission bits of installed folders and files.
-const FOLDER_MODE: Mode = Mode::from_raw_mode(0o755);
+/// Permission bits of installed directories and files.
+const DIR_MODE: Mode = Mode::from_raw_mode(0o755);
 const READ_ONLY: Mode = Mode::from_raw_mode(0o444);
 const EXECUTABLE: Mode = Mode::from_raw_mode(0o555);
 
@@ -48,7 +48,7 @@ pub(super) fn install(
     let ContentLabel { content_dir, name, kind } = *label;
     check_name(content_dir)?;
     check_name(name)?;
-    let to = rustix::fs::openat(content_root, content_dir, FOLDER, Mode::empty())
+    let to = rustix::fs::openat(content_root, content_dir, DIR, Mode::empty())
         .map_err(|errno| file_error(errno, content_dir, "open the content directory"))?;
     // Fail early if the name is taken.
     if rustix::fs::statat(&to, name, AtFlags::SYMLINK_NOFOLLOW).is_ok() {
@@ -60,8 +60,8 @@ pub(super) fn install(
         return Err(truncated_error(name));
     }
     let moved = match kind {
-        ArchiveKind::Folder => move_new(content_root, &staging.name, &to, name, FileType::Directory),
-        ArchiveKind::File => move_new(&staging.folder, name, &to, name, FileType::RegularFile),
+        ArchiveKind::Dir => move_new(content_root, &staging.name, &to, name, FileType::Directory),
+        ArchiveKind::File => move_new(&staging.dir, name, &to, name, FileType::RegularFile),
     };
     moved.map_err(|errno| match errno {
         Errno::EXIST | Errno::NOTEMPTY | Errno::NOTDIR => exists_error(name),
@@ -79,7 +79,7 @@ pub(super) fn remove_content(
     check_name(content_dir)?;
     check_name(name)?;
     let refused = |errno| file_error(errno, name, "remove");
-    let from = rustix::fs::openat(content_root, content_dir, FOLDER, Mode::empty())
+    let from = rustix::fs::openat(content_root, content_dir, DIR, Mode::empty())
         .map_err(|errno| file_error(errno, content_dir, "open the content directory"))?;
     let found = match rustix::fs::statat(&from, name, AtFlags::SYMLINK_NOFOLLOW) {
         Err(Errno::NOENT) => return Ok(Reply::Remove { existed: false }),
@@ -88,7 +88,7 @@ pub(super) fn remove_content(
     if found == FileType::Directory {
         let staging = StagingDir::make(content_root, name)?;
         // The rename hides all of it at once. Dropping the staging directory removes it.
-        rustix::fs::renameat(&from, name, &staging.folder, name).map_err(refused)?;
+        rustix::fs::renameat(&from, name, &staging.dir, name).map_err(refused)?;
     } else {
         rustix::fs::unlinkat(&from, name, AtFlags::empty()).map_err(refused)?;
     }
@@ -100,7 +100,7 @@ pub(super) fn remove_content(
 struct StagingDir<'a> {
     content_root: &'a OwnedFd,
     name: String,
-    folder: OwnedFd,
+    dir: OwnedFd,
     /// The name of the content, for messages.
     what: &'a str,
 }
@@ -113,8 +113,8 @@ impl<'a> StagingDir<'a> {
         let own = rustix::process::getpid().as_raw_nonzero();
         for attempt in 0..100 {
             let name = format!(".draft-{own}-{attempt}");
-            match make_folder(content_root.as_fd(), OsStr::new(&name)) {
-                Ok(folder) => return Ok(Self { content_root, name, folder, what }),
+            match make_dir(content_root.as_fd(), OsStr::new(&name)) {
+                Ok(dir) => return Ok(Self { content_root, name, dir, what }),
                 Err(Errno::EXIST) => {}
                 Err(errno) => return Err(refuse(errno)),
             }
@@ -142,7 +142,7 @@ impl<'a> StagingDir<'a> {
             archive.read_exact(&mut path).map_err(truncated)?;
             let path = Path::new(OsStr::from_bytes(&path));
             let is_plain = path.components().all(|part| matches!(part, Component::Normal(_)));
-            let is_the_one = kind == ArchiveKind::Folder || (files == 0 && path == Path::new(self.what));
+            let is_the_one = kind == ArchiveKind::Dir || (files == 0 && path == Path::new(self.what));
             if !is_plain || !is_the_one {
                 return Err(malformed(self.what));
             }
@@ -165,7 +165,7 @@ impl<'a> StagingDir<'a> {
         archive: &mut ChunkReader<'_, impl Read>,
     ) -> Result<(), GuestError> {
         let refuse = |errno| file_error(errno, &path.to_string_lossy(), DOING);
-        let parent = self.folders(path.parent().unwrap_or(Path::new(""))).map_err(refuse)?;
+        let parent = self.dirs(path.parent().unwrap_or(Path::new(""))).map_err(refuse)?;
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let name = path.file_name().unwrap_or_default();
         let file = rustix::fs::openat(&parent, name, flags, Mode::RUSR | Mode::WUSR).map_err(refuse)?;
@@ -193,17 +193,17 @@ impl<'a> StagingDir<'a> {
         rustix::fs::fchmod(&file, mode).map_err(refuse)
     }
 
-    /// Opens the folder at this path in the staging directory. Creates missing folders, and follows no links.
-    fn folders(&self, path: &Path) -> Result<OwnedFd, Errno> {
-        let mut folder = rustix::fs::openat(&self.folder, ".", FOLDER, Mode::empty())?;
+    /// Opens the directory at this path in the staging directory. Creates missing directories, and follows no links.
+    fn dirs(&self, path: &Path) -> Result<OwnedFd, Errno> {
+        let mut dir = rustix::fs::openat(&self.dir, ".", DIR, Mode::empty())?;
         for part in path.components() {
             let name = part.as_os_str();
-            folder = match rustix::fs::openat(&folder, name, FOLDER, Mode::empty()) {
-                Err(Errno::NOENT) => make_folder(folder.as_fd(), name)?,
+            dir = match rustix::fs::openat(&dir, name, DIR, Mode::empty()) {
+                Err(Errno::NOENT) => make_dir(dir.as_fd(), name)?,
                 other => other?,
             };
         }
-        Ok(folder)
+        Ok(dir)
     }
 }
 
@@ -213,24 +213,24 @@ impl Drop for StagingDir<'_> {
     }
 }
 
-/// Creates a folder and opens it.
-fn make_folder(above: impl AsFd, name: &OsStr) -> Result<OwnedFd, Errno> {
+/// Creates a directory and opens it.
+fn make_dir(above: impl AsFd, name: &OsStr) -> Result<OwnedFd, Errno> {
     rustix::fs::mkdirat(&above, name, Mode::RWXU)?;
     // Independent of the process's umask.
-    rustix::fs::chmodat(&above, name, FOLDER_MODE, AtFlags::empty())?;
-    rustix::fs::openat(&above, name, FOLDER, Mode::empty())
+    rustix::fs::chmodat(&above, name, DIR_MODE, AtFlags::empty())?;
+    rustix::fs::openat(&above, name, DIR, Mode::empty())
 }
 
-/// Removes a folder with its contents, as far as possible. Paths from the host bound the depth.
+/// Removes a directory with its contents, as far as possible. Paths from the host bound the depth.
 fn remove(above: &OwnedFd, name: &OsStr) {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let Ok(folder) = rustix::fs::openat(above, name, flags, Mode::empty()) else { return };
-    let names: Vec<_> = Dir::read_from(&folder)
+    let Ok(dir) = rustix::fs::openat(above, name, flags, Mode::empty()) else { return };
+    let names: Vec<_> = Dir::read_from(&dir)
         .map(|entries| entries.flatten().map(|entry| entry.file_name().to_owned()).collect())
         .unwrap_or_default();
     for inner in names.iter().filter(|name| !matches!(name.to_bytes(), b"." | b"..")) {
-        if rustix::fs::unlinkat(&folder, inner, AtFlags::empty()) == Err(Errno::ISDIR) {
-            remove(&folder, OsStr::from_bytes(inner.to_bytes()));
+        if rustix::fs::unlinkat(&dir, inner, AtFlags::empty()) == Err(Errno::ISDIR) {
+            remove(&dir, OsStr::from_bytes(inner.to_bytes()));
         }
     }
     let _ = rustix::fs::unlinkat(above, name, AtFlags::REMOVEDIR);
@@ -240,7 +240,7 @@ fn remove(above: &OwnedFd, name: &OsStr) {
 fn move_new(from: &OwnedFd, name: &str, to: &OwnedFd, new: &str, what: FileType) -> Result<(), Errno> {
     match rustix::fs::renameat_with(from, name, to, new, RenameFlags::NOREPLACE) {
         // The file system does not support the flag. A link never replaces a file, and a rename replaces only an
-        // empty folder.
+        // empty directory.
         Err(Errno::INVAL | Errno::NOSYS) if what == FileType::RegularFile => {
             rustix::fs::linkat(from, name, to, new, AtFlags::empty())
         }
@@ -254,7 +254,7 @@ fn check_name(name: &str) -> Result<(), GuestError> {
     if !matches!(name, "" | "." | "..") && name.len() <= 255 && !name.contains(['/', '\0']) {
         return Ok(());
     }
-    Err(error::error(ErrorCode::BadRequest, format!("`{name}` cannot be the name of a file or folder")))
+    Err(error::error(ErrorCode::BadRequest, format!("`{name}` cannot be the name of a file or directory")))
 }
 
 fn exists_error(name: &str) -> GuestError {

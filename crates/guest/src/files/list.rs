@@ -1,4 +1,4 @@
-//! Lists folders level by level, without following links, and within limits.
+//! Lists directories level by level, without following links, and within limits.
 
 use std::os::fd::OwnedFd;
 
@@ -44,20 +44,20 @@ pub(super) struct Listing {
     json: usize,
 }
 
-/// Lists the folder at `path`.
+/// Lists the directory at `path`.
 pub(super) fn list(roots: &WorkerRoots<'_>, path: &str, limits: ListLimits) -> Result<Reply, GuestError> {
     let resolved = roots.resolve(path)?;
-    let folder = resolved
+    let dir = resolved
         .open_beneath(&resolved.rest, OFlags::RDONLY | OFlags::DIRECTORY)
         .map_err(|errno| file_error(errno, path, DOING))?;
-    let Listing { entries, truncated, .. } = list_folder(&resolved, folder, limits)?;
+    let Listing { entries, truncated, .. } = list_dir(&resolved, dir, limits)?;
     Ok(Reply::List { entries, truncated })
 }
 
-/// Lists an open folder. It completes one level before the next, so that a huge subfolder does not hide the rest.
-pub(super) fn list_folder(
+/// Lists an open directory. It completes one level before the next, so that a huge subdirectory does not hide the rest.
+pub(super) fn list_dir(
     resolved: &ResolvedPath<'_>,
-    folder: OwnedFd,
+    dir: OwnedFd,
     limits: ListLimits,
 ) -> Result<Listing, GuestError> {
     let mut listing = Listing::default();
@@ -66,18 +66,18 @@ pub(super) fn list_folder(
         let mut below = Vec::new();
         for prefix in level {
             let opened = if depth == 0 {
-                folder.try_clone().map_err(|error| super::io::io_failure(&error, resolved.given, DOING))
+                dir.try_clone().map_err(|error| super::io::io_failure(&error, resolved.given, DOING))
             } else {
                 let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
                 let resolve = rustix::fs::ResolveFlags::BENEATH | rustix::fs::ResolveFlags::NO_SYMLINKS;
-                match rustix::fs::openat2(&folder, prefix.as_str(), flags, Mode::empty(), resolve) {
-                    Ok(folder) => Ok(folder),
+                match rustix::fs::openat2(&dir, prefix.as_str(), flags, Mode::empty(), resolve) {
+                    Ok(dir) => Ok(dir),
                     // It was removed, replaced or made inaccessible meanwhile. Its own entry remains.
                     Err(_) => continue,
                 }
             }?;
             listing
-                .add_folder(opened, &prefix, limits, &mut below)
+                .add_dir(opened, &prefix, limits, &mut below)
                 .map_err(|errno| file_error(errno, resolved.given, DOING))?;
             if listing.truncated {
                 break;
@@ -93,15 +93,15 @@ pub(super) fn list_folder(
 }
 
 impl Listing {
-    fn add_folder(
+    fn add_dir(
         &mut self,
-        folder: OwnedFd,
+        dir: OwnedFd,
         prefix: &str,
         limits: ListLimits,
         below: &mut Vec<String>,
     ) -> Result<(), Errno> {
         let mut names = Vec::new();
-        let mut entries = Dir::read_from(&folder)?;
+        let mut entries = Dir::read_from(&dir)?;
         while let Some(entry) = entries.read() {
             let entry = entry?;
             let name = entry.file_name();
@@ -120,7 +120,7 @@ impl Listing {
         names.sort();
         for name in names {
             // It was removed meanwhile.
-            let Ok(stat) = statat(&folder, &name, AtFlags::SYMLINK_NOFOLLOW) else { continue };
+            let Ok(stat) = statat(&dir, &name, AtFlags::SYMLINK_NOFOLLOW) else { continue };
             let shown = name.to_string_lossy();
             let path =
                 if prefix.is_empty() { shown.clone().into_owned() } else { format!("{prefix}/{shown}") };

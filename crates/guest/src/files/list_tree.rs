@@ -34,10 +34,10 @@ struct WalkPage {
     max_entries: usize,
 }
 
-/// A folder whose names are being listed.
+/// A directory whose names are being listed.
 #[derive(Debug)]
 struct WalkLevel {
-    folder: OwnedFd,
+    dir: OwnedFd,
     prefix: Vec<u8>,
     names: IntoIter<CString>,
 }
@@ -73,7 +73,7 @@ pub(super) fn list_tree(
     }
 }
 
-/// The contents of a folder.
+/// The contents of a directory.
 #[derive(Debug)]
 enum DirContents {
     Names(WalkLevel),
@@ -81,16 +81,16 @@ enum DirContents {
 }
 
 impl WalkLevel {
-    /// Opens a subfolder.
+    /// Opens a subdirectory.
     fn open(&self, name: &CStr, path: &[u8]) -> Result<DirContents, Errno> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let folder = rustix::fs::openat(&self.folder, name, flags, Mode::empty())?;
-        Self::read(folder, [path, b"/"].concat())
+        let dir = rustix::fs::openat(&self.dir, name, flags, Mode::empty())?;
+        Self::read(dir, [path, b"/"].concat())
     }
 
-    fn read(folder: OwnedFd, prefix: Vec<u8>) -> Result<DirContents, Errno> {
+    fn read(dir: OwnedFd, prefix: Vec<u8>) -> Result<DirContents, Errno> {
         let mut names = Vec::new();
-        let mut entries = Dir::read_from(&folder)?;
+        let mut entries = Dir::read_from(&dir)?;
         while let Some(entry) = entries.read() {
             let entry = entry?;
             let name = entry.file_name();
@@ -103,11 +103,11 @@ impl WalkLevel {
             names.push(name.to_owned());
         }
         names.sort();
-        Ok(DirContents::Names(Self { folder, prefix, names: names.into_iter() }))
+        Ok(DirContents::Names(Self { dir, prefix, names: names.into_iter() }))
     }
 }
 
-/// Skips the entries up to and including `after`. Opens the folders on the way to it.
+/// Skips the entries up to and including `after`. Opens the directories on the way to it.
 fn resume_after(levels: &mut Vec<WalkLevel>, after: &[u8]) {
     let mut path = Vec::new();
     for part in after.split(|byte| *byte == b'/') {
@@ -116,7 +116,7 @@ fn resume_after(levels: &mut Vec<WalkLevel>, after: &[u8]) {
         level.names = level.names.as_slice().get(later..).unwrap_or_default().to_vec().into_iter();
         path.extend_from_slice(part);
         let Ok(name) = CString::new(part) else { return };
-        // Do not enter a folder that was not listed, or that is no folder any more.
+        // Do not enter a directory that was not listed, or that is no directory any more.
         if std::str::from_utf8(part).is_err() || levels.len() >= DEPTH_MAX as usize {
             return;
         }
@@ -129,7 +129,7 @@ fn resume_after(levels: &mut Vec<WalkLevel>, after: &[u8]) {
 }
 
 impl WalkPage {
-    /// Lists the remaining names of these folders, innermost last. Returns the resume path for the next page.
+    /// Lists the remaining names of these directories, innermost last. Returns the resume path for the next page.
     fn fill(&mut self, mut levels: Vec<WalkLevel>) -> Option<Vec<u8>> {
         while let Some(level) = levels.last_mut() {
             let Some(name) = level.names.next() else {
@@ -137,7 +137,7 @@ impl WalkPage {
                 continue;
             };
             // It was removed meanwhile.
-            let Ok(stat) = statat(&level.folder, &name, AtFlags::SYMLINK_NOFOLLOW) else { continue };
+            let Ok(stat) = statat(&level.dir, &name, AtFlags::SYMLINK_NOFOLLOW) else { continue };
             let path = [level.prefix.as_slice(), name.to_bytes()].concat();
             let found = entry(String::from_utf8_lossy(&path).into_owned(), &stat);
             if self.entries.len() + self.unlisted.len() >= self.max_entries || self.json >= PAGE_JSON {

@@ -9,5 +9,5 @@ mod view;
 mod worker;
 mod write;
 
-pub(crate) use resolve::{Roots, open_folder};
+pub(crate) use resolve::{Roots, open_dir};
 pub(crate) use worker::FileRequest;

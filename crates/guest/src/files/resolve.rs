@@ -30,21 +30,21 @@ pub(crate) struct Roots {
 #[derive(Debug)]
 struct OpenRoot {
     root: Root,
-    /// Opened during the handshake, before any command can replace the folder.
-    folder: Option<OwnedFd>,
+    /// Opened during the handshake, before any command can replace the directory.
+    dir: Option<OwnedFd>,
 }
 
 impl Roots {
     /// Opens the roots. A root that does not exist yet is opened again for each operation.
     pub(crate) fn open(roots: &[Root], workdir: &str) -> Self {
-        let open = |root: &Root| OpenRoot { root: root.clone(), folder: open_folder(&root.path).ok() };
+        let open = |root: &Root| OpenRoot { root: root.clone(), dir: open_dir(&root.path).ok() };
         Self { roots: roots.iter().map(open).collect(), workdir: workdir.to_owned() }
     }
 
     /// Returns the identities of the roots, in order.
     pub(crate) fn ids(&self) -> Vec<Option<DirId>> {
         let numbers = |open: &OpenRoot| {
-            let stat = fstat(open.folder.as_ref()?).ok()?;
+            let stat = fstat(open.dir.as_ref()?).ok()?;
             Some(DirId { device: stat.st_dev, inode: stat.st_ino })
         };
         self.roots.iter().map(numbers).collect()
@@ -52,7 +52,7 @@ impl Roots {
 
     /// Returns the handles of the existing roots, in order, for [`Roots::in_worker`].
     pub(crate) fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        self.roots.iter().filter_map(|root| root.folder.as_ref()).map(AsFd::as_fd)
+        self.roots.iter().filter_map(|root| root.dir.as_ref()).map(AsFd::as_fd)
     }
 
     /// Creates the worker's view of the roots. `handles` are copies of [`Roots::descriptors`].
@@ -65,16 +65,16 @@ impl Roots {
             .roots
             .iter()
             .map(|open| {
-                let folder = if open.folder.is_some() { handles.next() } else { None };
-                (&open.root, folder)
+                let dir = if open.dir.is_some() { handles.next() } else { None };
+                (&open.root, dir)
             })
             .collect();
         WorkerRoots { roots, workdir: &self.workdir, budget }
     }
 }
 
-/// Opens the folder at this path.
-pub(crate) fn open_folder(path: &str) -> Result<OwnedFd, Errno> {
+/// Opens the directory at this path.
+pub(crate) fn open_dir(path: &str) -> Result<OwnedFd, Errno> {
     rustix::fs::openat(CWD, path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
 }
 
@@ -117,20 +117,20 @@ impl WorkerRoots<'_> {
         let found = self
             .roots
             .iter()
-            .map(|(root, folder)| (root, folder, components(&root.path).collect::<Vec<_>>()))
+            .map(|(root, dir)| (root, dir, components(&root.path).collect::<Vec<_>>()))
             .filter(|(_, _, prefix)| whole.starts_with(prefix))
             .max_by_key(|(_, _, prefix)| prefix.len());
-        let Some((root, folder, prefix)) = found else {
+        let Some((root, dir, prefix)) = found else {
             let roots: Vec<String> = self.roots.iter().map(|(root, _)| format!("`{}`", root.path)).collect();
             let message = format!(
-                "`{path}` is outside the folders that may be used: {}; name a file in one of them",
+                "`{path}` is outside the directories that may be used: {}; name a file in one of them",
                 roots.join(", ")
             );
             return Err(error::error(ErrorCode::PathNotAllowed, message));
         };
-        let handle = match folder {
-            Some(folder) => folder.try_clone().map_err(|error| super::io::io_failure(&error, path, "reach")),
-            None => open_folder(&root.path).map_err(|errno| file_error(errno, &root.path, "open the folder")),
+        let handle = match dir {
+            Some(dir) => dir.try_clone().map_err(|error| super::io::io_failure(&error, path, "reach")),
+            None => open_dir(&root.path).map_err(|errno| file_error(errno, &root.path, "open the directory")),
         }?;
         let rest = whole.into_iter().skip(prefix.len()).map(str::to_owned).collect();
         let is_limited =
@@ -139,12 +139,12 @@ impl WorkerRoots<'_> {
         Ok(ResolvedPath { given: path, root: handle, access: root.access, rest, budget })
     }
 
-    /// Checks that a folder may be changed. Its path lies beneath a writable root, but `..` or a link may lead to
+    /// Checks that a directory may be changed. Its path lies beneath a writable root, but `..` or a link may lead to
     /// a read-only root inside.
     pub(super) fn check_writable(
         &self,
         resolved: &ResolvedPath<'_>,
-        folder: &OwnedFd,
+        dir: &OwnedFd,
     ) -> Result<(), GuestError> {
         let identity = |stat: &Stat| (stat.st_dev, stat.st_ino);
         let roots = |errno| file_error(errno, resolved.given, "change");
@@ -155,7 +155,7 @@ impl WorkerRoots<'_> {
             .roots
             .iter()
             .filter(|(root, _)| root.access == Access::ReadOnly)
-            .filter_map(|(_, folder)| folder.as_ref().and_then(|folder| fstat(folder).ok()))
+            .filter_map(|(_, dir)| dir.as_ref().and_then(|dir| fstat(dir).ok()))
             .map(|stat| identity(&stat))
             .collect();
         if fixed.is_empty() {
@@ -163,7 +163,7 @@ impl WorkerRoots<'_> {
         }
         let top = identity(&fstat(&resolved.root).map_err(roots)?);
         let mut at =
-            folder.try_clone().map_err(|error| super::io::io_failure(&error, resolved.given, "change"))?;
+            dir.try_clone().map_err(|error| super::io::io_failure(&error, resolved.given, "change"))?;
         loop {
             let here = identity(&fstat(&at).map_err(roots)?);
             if here == top {
@@ -175,7 +175,7 @@ impl WorkerRoots<'_> {
             let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
             at = rustix::fs::openat(&at, "..", flags, Mode::empty()).map_err(roots)?;
             if identity(&fstat(&at).map_err(roots)?) == here {
-                // This is the top of the file system: the folder was moved out meanwhile.
+                // This is the top of the file system: the directory was moved out meanwhile.
                 return Err(file_error(Errno::XDEV, resolved.given, "change"));
             }
         }
@@ -183,7 +183,8 @@ impl WorkerRoots<'_> {
 }
 
 fn read_only(path: &str) -> GuestError {
-    let message = format!("cannot change `{path}`: it is in a read-only folder; write to another folder");
+    let message =
+        format!("cannot change `{path}`: it is in a read-only directory; write to another directory");
     error::error(ErrorCode::PathNotAllowed, message)
 }
 
@@ -207,7 +208,7 @@ impl ResolvedPath<'_> {
         Err(Errno::AGAIN)
     }
 
-    /// Opens the file or folder for reading. Pipes and devices do not block.
+    /// Opens the file or directory for reading. Pipes and devices do not block.
     pub(super) fn open(&self, doing: &str) -> Result<(OwnedFd, Stat), GuestError> {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
         let file =

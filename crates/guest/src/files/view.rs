@@ -1,4 +1,4 @@
-//! Shows a file or folder to a model, and reads files.
+//! Shows a file or directory to a model, and reads files.
 //!
 //! A text is read twice. The first pass checks that it is text and finds its lines; the second pass sends the
 //! requested lines. So memory use is constant, and no part of a non-text file is sent. The file may change in
@@ -20,10 +20,10 @@ use crate::error::{self, file_error};
 const DOING: &str = "view";
 const READING: &str = "read";
 
-/// How much of a folder is shown.
-const FOLDER: ListLimits = ListLimits { depth: 2, entries: 2_000, hidden: false };
+/// How much of a directory is shown.
+const DIR: ListLimits = ListLimits { depth: 2, entries: 2_000, hidden: false };
 
-/// Shows the file or folder at `path`.
+/// Shows the file or directory at `path`.
 pub(super) fn view(
     roots: &WorkerRoots<'_>,
     path: &str,
@@ -36,7 +36,7 @@ pub(super) fn view(
     match FileType::from_raw_mode(stat.st_mode) {
         FileType::RegularFile => {}
         FileType::Directory => {
-            let listing = list::list_folder(&resolved, opened, FOLDER)?;
+            let listing = list::list_dir(&resolved, opened, DIR)?;
             return Ok(Reply::View(ViewReply::Directory {
                 entries: listing.entries,
                 truncated: listing.truncated,

@@ -5,7 +5,7 @@
 //! - 1: content for the guest
 //! - 2: standard error
 //! - 3: the pipe for the reply
-//! - 4: the folder with a quota, if there is one
+//! - 4: the directory with a quota, if there is one
 //! - 5: the directory that holds the content directories, if there is one
 //! - from 6 on: the roots
 //!
@@ -79,7 +79,7 @@ impl FileRequest<'_> {
             self.request,
             Request::Write { .. }
                 | Request::Replace { .. }
-                | Request::Folder { .. }
+                | Request::Dir { .. }
                 | Request::Install { .. }
                 | Request::Remove { .. }
         );
@@ -106,7 +106,7 @@ impl FileRequest<'_> {
             Request::Walk { path, after, max_entries } => {
                 list_tree::list_tree(roots, path, after.as_deref(), *max_entries)
             }
-            Request::Folder { path, mode } => write::make_folder(roots, path, *mode),
+            Request::Dir { path, mode } => write::make_dir(roots, path, *mode),
             Request::Read { path, offset, length } => {
                 view::read(roots, path, *offset, *length, &mut pipes.output)
             }

@@ -1,4 +1,4 @@
-//! Writes and replaces files atomically: a new file in the same folder takes the old one's name at the end.
+//! Writes and replaces files atomically: a new file in the same directory takes the old one's name at the end.
 //!
 //! A failure, an abort or a crash before that leaves the old file unchanged. The new file is removed. Only when
 //! the worker is killed does it remain, which happens when the disk does not respond.
@@ -50,7 +50,7 @@ pub(super) fn write(
         }
     });
     if result.is_err() {
-        target.remove_made_folders();
+        target.remove_made_dirs();
     }
     result
 }
@@ -69,7 +69,7 @@ pub(super) fn replace(
     }
     let target = WriteTarget::find(roots, path, DOING, IfMissing::Fail)?;
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let file = rustix::fs::openat(&target.folder, target.name.as_str(), flags, Mode::empty())
+    let file = rustix::fs::openat(&target.dir, target.name.as_str(), flags, Mode::empty())
         .map_err(|errno| file_error(errno, path, DOING))?;
     let mut bytes = Vec::new();
     File::from(file)
@@ -108,25 +108,25 @@ pub(super) fn replace(
     staged.commit()
 }
 
-/// Creates a folder and missing parents. An existing folder is not changed.
-pub(super) fn make_folder(roots: &WorkerRoots<'_>, path: &str, mode: u32) -> Result<Reply, GuestError> {
+/// Creates a directory and missing parents. An existing directory is not changed.
+pub(super) fn make_dir(roots: &WorkerRoots<'_>, path: &str, mode: u32) -> Result<Reply, GuestError> {
     const DOING: &str = "make";
     let path_in_root = roots.resolve(path)?;
     roots.check_writable(&path_in_root, &path_in_root.root)?;
     let mut created = Vec::new();
-    let result = make_folders(roots, &path_in_root, &path_in_root.rest, &mut created, DOING).and_then(|_| {
+    let result = make_dirs(roots, &path_in_root, &path_in_root.rest, &mut created, DOING).and_then(|_| {
         let Some((parent, name)) = created.last() else { return Ok(()) };
         // By a handle, since the name may be a link by now. The owner keeps full access.
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         rustix::fs::openat(parent, name.as_str(), flags, Mode::empty())
-            .and_then(|folder| rustix::fs::fchmod(&folder, Mode::from_raw_mode(mode & 0o777 | 0o700)))
+            .and_then(|dir| rustix::fs::fchmod(&dir, Mode::from_raw_mode(mode & 0o777 | 0o700)))
             .map_err(|errno| file_error(errno, path, DOING))
     });
     if let Err(error) = result {
         remove(&created);
         return Err(error);
     }
-    Ok(Reply::Folder { folders: created.len() as u64 })
+    Ok(Reply::Dir { dirs: created.len() as u64 })
 }
 
 fn truncated_error(path: &str) -> GuestError {
@@ -134,7 +134,7 @@ fn truncated_error(path: &str) -> GuestError {
     error::error(ErrorCode::Cancelled, message)
 }
 
-/// What to do when folders or the file are missing.
+/// What to do when directories or the file are missing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum IfMissing {
     Create,
@@ -146,18 +146,18 @@ enum IfMissing {
 struct WriteTarget<'a> {
     path: &'a str,
     doing: &'static str,
-    folder: OwnedFd,
+    dir: OwnedFd,
     name: String,
     /// The regular file that exists now.
     former: Option<Stat>,
-    /// The folders that were created, each with its parent's handle; outermost first.
+    /// The directories that were created, each with its parent's handle; outermost first.
     created: Vec<(OwnedFd, String)>,
     /// How much may be written. `None`: unlimited.
     budget: Option<&'a WorkerWriteBudget<'a>>,
 }
 
 impl<'a> WriteTarget<'a> {
-    /// Finds the folder and name of `path`, following links at its end.
+    /// Finds the directory and name of `path`, following links at its end.
     fn find(
         roots: &'a WorkerRoots<'a>,
         path: &'a str,
@@ -167,8 +167,8 @@ impl<'a> WriteTarget<'a> {
         let path_in_root = roots.resolve(path)?;
         let mut created = Vec::new();
         match Self::find_in(roots, &path_in_root, doing, missing, &mut created) {
-            Ok((folder, name, former)) => {
-                Ok(Self { path, doing, folder, name, former, created, budget: path_in_root.budget })
+            Ok((dir, name, former)) => {
+                Ok(Self { path, doing, dir, name, former, created, budget: path_in_root.budget })
             }
             Err(error) => {
                 remove(&created);
@@ -192,34 +192,34 @@ impl<'a> WriteTarget<'a> {
                 return Err(failed(Errno::ISDIR));
             };
             let flags = OFlags::PATH | OFlags::DIRECTORY;
-            let folder = match path_in_root.open_beneath(parents, flags) {
+            let dir = match path_in_root.open_beneath(parents, flags) {
                 Err(Errno::NOENT) if missing == IfMissing::Create => {
-                    make_folders(roots, path_in_root, parents, created, doing)?
+                    make_dirs(roots, path_in_root, parents, created, doing)?
                 }
                 other => other.map_err(failed)?,
             };
-            roots.check_writable(path_in_root, &folder)?;
-            let stat = match rustix::fs::statat(&folder, name.as_str(), AtFlags::SYMLINK_NOFOLLOW) {
+            roots.check_writable(path_in_root, &dir)?;
+            let stat = match rustix::fs::statat(&dir, name.as_str(), AtFlags::SYMLINK_NOFOLLOW) {
                 Ok(stat) => stat,
-                Err(Errno::NOENT) if missing == IfMissing::Create => return Ok((folder, name.clone(), None)),
+                Err(Errno::NOENT) if missing == IfMissing::Create => return Ok((dir, name.clone(), None)),
                 Err(errno) => return Err(failed(errno)),
             };
             match FileType::from_raw_mode(stat.st_mode) {
                 FileType::RegularFile => {
                     let is_writable = rustix::fs::accessat(
-                        &folder,
+                        &dir,
                         name.as_str(),
                         rustix::fs::Access::WRITE_OK,
                         AtFlags::empty(),
                     );
                     is_writable.map_err(failed)?;
-                    return Ok((folder, name.clone(), Some(stat)));
+                    return Ok((dir, name.clone(), Some(stat)));
                 }
                 FileType::Symlink => {}
                 FileType::Directory => return Err(failed(Errno::ISDIR)),
                 _ => return Err(failed(Errno::NXIO)),
             }
-            let link = rustix::fs::readlinkat(&folder, name.as_str(), Vec::new()).map_err(failed)?;
+            let link = rustix::fs::readlinkat(&dir, name.as_str(), Vec::new()).map_err(failed)?;
             let link = link.to_str().ok().filter(|link| !link.starts_with('/')).ok_or(Errno::XDEV);
             let link: Vec<String> = components(link.map_err(failed)?).map(str::to_owned).collect();
             rest = parents.iter().cloned().chain(link).collect();
@@ -238,7 +238,7 @@ impl<'a> WriteTarget<'a> {
         // No other process uses this name. A machine that crashed may have left such a file.
         for attempt in 0..100 {
             let name = format!(".conjure-{own}-{stamp:x}-{attempt}.tmp", own = own.as_raw_nonzero());
-            match rustix::fs::openat(&self.folder, name.as_str(), flags, Mode::RUSR | Mode::WUSR) {
+            match rustix::fs::openat(&self.dir, name.as_str(), flags, Mode::RUSR | Mode::WUSR) {
                 Ok(file) => {
                     let staged = StagedFile { target: self, name: Some(name), file: file.into(), size: 0 };
                     staged.apply_metadata(mode).map_err(failed)?;
@@ -262,32 +262,32 @@ impl<'a> WriteTarget<'a> {
         budget.check(whole, so_far).map_err(|excess| quota_error(&excess, self.path, self.doing))
     }
 
-    /// Removes the folders that were created for a file that was not written.
-    fn remove_made_folders(&mut self) {
+    /// Removes the directories that were created for a file that was not written.
+    fn remove_made_dirs(&mut self) {
         remove(&self.created);
     }
 }
 
-/// Removes created folders, innermost first. A folder that is not empty stays.
+/// Removes created directories, innermost first. A directory that is not empty stays.
 fn remove(created: &[(OwnedFd, String)]) {
-    for (folder, name) in created.iter().rev() {
-        if rustix::fs::unlinkat(folder, name.as_str(), AtFlags::REMOVEDIR).is_err() {
+    for (dir, name) in created.iter().rev() {
+        if rustix::fs::unlinkat(dir, name.as_str(), AtFlags::REMOVEDIR).is_err() {
             break;
         }
     }
 }
 
-/// Returns the disk usage of created folders and a file.
+/// Returns the disk usage of created directories and a file.
 fn usage_of(created: &[(OwnedFd, String)], file: Option<&Stat>) -> DiskUsage {
-    let folders = created.iter().filter_map(|(folder, name)| {
-        rustix::fs::statat(folder, name.as_str(), AtFlags::SYMLINK_NOFOLLOW).ok()
-    });
-    let stats = folders.chain(file.copied());
+    let dirs = created
+        .iter()
+        .filter_map(|(dir, name)| rustix::fs::statat(dir, name.as_str(), AtFlags::SYMLINK_NOFOLLOW).ok());
+    let stats = dirs.chain(file.copied());
     stats.fold(DiskUsage::default(), |sum, stat| plus(sum, usage_from_stat(&stat)))
 }
 
-/// Creates the missing folders of a path, and opens the last. Each parent is opened beneath the root.
-fn make_folders(
+/// Creates the missing directories of a path, and opens the last. Each parent is opened beneath the root.
+fn make_dirs(
     roots: &WorkerRoots<'_>,
     path_in_root: &ResolvedPath<'_>,
     path: &[String],
@@ -296,20 +296,20 @@ fn make_folders(
 ) -> Result<OwnedFd, GuestError> {
     let failed = |errno| file_error(errno, path_in_root.given, doing);
     let flags = OFlags::PATH | OFlags::DIRECTORY;
-    let mut folder = path_in_root.open_beneath(&[], flags).map_err(failed)?;
+    let mut dir = path_in_root.open_beneath(&[], flags).map_err(failed)?;
     for (depth, name) in (1..).zip(path) {
         let upto = path.get(..depth).unwrap_or(path);
-        folder = match path_in_root.open_beneath(upto, flags) {
+        dir = match path_in_root.open_beneath(upto, flags) {
             Err(Errno::NOENT) => {
-                roots.check_writable(path_in_root, &folder)?;
+                roots.check_writable(path_in_root, &dir)?;
                 if let Some(budget) = path_in_root.budget {
                     // The quota must not be exceeded even for a moment: the guest would end all programs.
                     let whole = estimate_usage(0, created.len() as u64 + 1);
                     let failed = |excess| quota_error(&excess, path_in_root.given, doing);
                     budget.check(whole, || usage_of(created, None)).map_err(failed)?;
                 }
-                match rustix::fs::mkdirat(&folder, name.as_str(), Mode::from_raw_mode(0o755)) {
-                    Ok(()) => created.push((folder, name.clone())),
+                match rustix::fs::mkdirat(&dir, name.as_str(), Mode::from_raw_mode(0o755)) {
+                    Ok(()) => created.push((dir, name.clone())),
                     // Another process created it meanwhile, or it is a broken link.
                     Err(Errno::EXIST) => {}
                     Err(errno) => return Err(failed(errno)),
@@ -319,7 +319,7 @@ fn make_folders(
             other => other.map_err(failed)?,
         };
     }
-    Ok(folder)
+    Ok(dir)
 }
 
 /// A staged file. It is removed unless it is committed.
@@ -366,12 +366,12 @@ impl StagedFile<'_> {
             return Err(truncated_error(target.path));
         }
         if let Some(name) = &self.name {
-            rustix::fs::renameat(&target.folder, name.as_str(), &target.folder, target.name.as_str())
+            rustix::fs::renameat(&target.dir, name.as_str(), &target.dir, target.name.as_str())
                 .map_err(|errno| file_error(errno, target.path, target.doing))?;
             self.name = None;
         }
-        let folders = target.created.len() as u64;
-        Ok(Reply::Write { size: self.size, existed: target.former.is_some(), folders })
+        let dirs = target.created.len() as u64;
+        Ok(Reply::Write { size: self.size, existed: target.former.is_some(), dirs })
     }
 }
 
@@ -379,7 +379,7 @@ impl Drop for StagedFile<'_> {
     fn drop(&mut self) {
         if let Some(name) = &self.name {
             // A failure here cannot be handled.
-            let _ = rustix::fs::unlinkat(&self.target.folder, name.as_str(), AtFlags::empty());
+            let _ = rustix::fs::unlinkat(&self.target.dir, name.as_str(), AtFlags::empty());
         }
     }
 }

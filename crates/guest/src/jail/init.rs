@@ -26,7 +26,7 @@ pub(crate) struct InitEnv {
     pub(crate) cgroup_events: CgroupEvents,
     /// Opened while it was writable.
     pub(crate) oom_score: OomScore,
-    /// The folder for spill files, which is read-only for commands.
+    /// The directory for spill files, which is read-only for commands.
     pub(crate) output: Option<OwnedFd>,
 }
 
@@ -64,8 +64,8 @@ pub(super) fn enter(spec: &JailSpec, sources: Option<MountSources>) -> SetupResu
         root.make(entry, &mut binds)?;
     }
     let mut writable = None;
-    if let (Some(output), Some(folder)) = (output, &spec.output) {
-        root.mount_source(&folder.path, output.readable)?;
+    if let (Some(output), Some(dir)) = (output, &spec.output) {
+        root.mount_source(&dir.path, output.readable)?;
         writable = Some(output.writable);
     }
     root.seal()?;

@@ -1,7 +1,7 @@
 //! Sets up a jail and runs the guest in it.
 //!
 //! ```text
-//! host ──starts──► parent: reads the handshake, opens the host's folders, changes the user,
+//! host ──starts──► parent: reads the handshake, opens the host's directories, changes the user,
 //!                    │    creates the namespaces, and then only waits
 //!                    └─forks─► init: process 1 of the jail; builds the root, enters it, drops
 //!                                all privileges, and runs the guest
@@ -9,7 +9,7 @@
 //!
 //! The parent holds no descriptor and no privilege while it waits. When one of the two processes dies, the kernel
 //! kills the other. When process 1 dies, the kernel kills all processes of the jail. Only these processes hold the
-//! mounts, namespaces and in-memory folders, so nothing outlives them, even when the set-up stops halfway.
+//! mounts, namespaces and in-memory directories, so nothing outlives them, even when the set-up stops halfway.
 
 mod chown_tree;
 mod identity;

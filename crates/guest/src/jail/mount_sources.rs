@@ -1,4 +1,4 @@
-//! Opens the host's files and folders for a jail, as detached mounts.
+//! Opens the host's files and directories for a jail, as detached mounts.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -30,14 +30,14 @@ pub(super) struct MountSources {
     pub(super) chowned_paths: Vec<String>,
 }
 
-/// A file or folder of the host as a detached mount.
+/// A file or directory of the host as a detached mount.
 #[derive(Debug)]
 pub(super) struct DetachedMount {
     pub(super) mount: OwnedFd,
-    pub(super) is_folder: bool,
+    pub(super) is_dir: bool,
 }
 
-/// The two mounts of the folder for spill files.
+/// The two mounts of the directory for spill files.
 #[derive(Debug)]
 pub(super) struct OutputMounts {
     /// For the guest. It is never attached.
@@ -78,11 +78,11 @@ impl MountOpener {
             Err(Errno::NOENT | Errno::NOTDIR) if bind.missing == IfMissing::Skip => return Ok(None),
             Err(Errno::LOOP) if bind.links == SymlinkPolicy::Refuse => {
                 let reason = "its path leads through a symbolic link that was not there before";
-                return Err(with_reason(SetupStep::HostFolders, opening(&bind.source), reason));
+                return Err(with_reason(SetupStep::HostDirs, opening(&bind.source), reason));
             }
-            other => other.map_err(setup_error(SetupStep::HostFolders, opening(&bind.source)))?,
+            other => other.map_err(setup_error(SetupStep::HostDirs, opening(&bind.source)))?,
         };
-        let stat = fstat(&mount).map_err(setup_error(SetupStep::HostFolders, opening(&bind.source)))?;
+        let stat = fstat(&mount).map_err(setup_error(SetupStep::HostDirs, opening(&bind.source)))?;
         let mut set = MountAttrFlags::MOUNT_ATTR_NOSUID;
         if bind.access == Access::ReadOnly {
             set |= MountAttrFlags::MOUNT_ATTR_RDONLY;
@@ -93,7 +93,7 @@ impl MountOpener {
             BindContent::Device => MountAttrFlags::MOUNT_ATTR_NOEXEC,
         };
         self.change(&mount, set, bind)?;
-        Ok(Some(DetachedMount { mount, is_folder: FileType::from_raw_mode(stat.st_mode).is_dir() }))
+        Ok(Some(DetachedMount { mount, is_dir: FileType::from_raw_mode(stat.st_mode).is_dir() }))
     }
 
     fn open_output(&mut self, output: &OutputMount) -> SetupResult<OutputMounts> {
@@ -105,7 +105,7 @@ impl MountOpener {
             missing: IfMissing::Fail,
             owner: output.owner,
         };
-        let missing = || with_reason(SetupStep::HostFolders, opening(&output.source), "it does not exist");
+        let missing = || with_reason(SetupStep::HostDirs, opening(&output.source), "it does not exist");
         let writable = self.open(&bind(Access::ReadWrite))?.ok_or_else(missing)?;
         let readable = self.open(&bind(Access::ReadOnly))?.ok_or_else(missing)?;
         Ok(OutputMounts { writable: writable.mount, readable })
@@ -113,7 +113,7 @@ impl MountOpener {
 
     /// Sets the attributes of a mount, and maps the owner of its files.
     fn change(&mut self, mount: &OwnedFd, set: MountAttrFlags, bind: &Bind) -> SetupResult<()> {
-        let failed = |errno| setup_error(SetupStep::HostFolders, format!("mount `{}`", bind.source))(errno);
+        let failed = |errno| setup_error(SetupStep::HostDirs, format!("mount `{}`", bind.source))(errno);
         if let (OwnerMapping::Mapped { uid, gid }, BecomeUser::Dedicated(user)) =
             (bind.owner, self.become_user)
         {
@@ -166,16 +166,16 @@ fn clone_mount(path: &str, links: SymlinkPolicy) -> Result<OwnedFd, Errno> {
 /// user the outer one.
 fn user_namespace((uid, gid): (u32, u32), user: u32) -> SetupResult<OwnedFd> {
     let doing = || "map the owners of files".to_owned();
-    let holder = sys::fork_user_namespace().map_err(setup_error(SetupStep::HostFolders, doing()))?;
-    let folder = format!("/proc/{}", holder.as_raw_nonzero());
+    let holder = sys::fork_user_namespace().map_err(setup_error(SetupStep::HostDirs, doing()))?;
+    let dir = format!("/proc/{}", holder.as_raw_nonzero());
     let made = || -> Result<File, std::io::Error> {
-        fs::write(format!("{folder}/uid_map"), format!("{uid} {user} 1"))?;
-        fs::write(format!("{folder}/gid_map"), format!("{gid} {user} 1"))?;
-        File::open(format!("{folder}/ns/user"))
+        fs::write(format!("{dir}/uid_map"), format!("{uid} {user} 1"))?;
+        fs::write(format!("{dir}/gid_map"), format!("{gid} {user} 1"))?;
+        File::open(format!("{dir}/ns/user"))
     };
     let made = made();
     // The open file keeps the namespace alive.
     let _ = rustix::process::kill_process(holder, Signal::KILL);
     while let Err(Errno::INTR) = rustix::process::waitpid(Some(holder), WaitOptions::empty()) {}
-    made.map(OwnedFd::from).map_err(from_io_error(SetupStep::HostFolders, doing()))
+    made.map(OwnedFd::from).map_err(from_io_error(SetupStep::HostDirs, doing()))
 }

@@ -73,7 +73,7 @@ fn read_hello() -> Result<Option<(Hello, Decoder)>, FatalError> {
 /// Starts process 1 of the jail.
 fn start(spec: &JailSpec, hello: Hello, decoder: Decoder) -> SetupResult<Pid> {
     join_cgroups(&spec.cgroups)?;
-    // Root opens the host's folders now, since no other user could reach them. Another user opens them in the
+    // Root opens the host's directories now, since no other user could reach them. Another user opens them in the
     // namespaces, since it may mount only there.
     let sources = match spec.identity.become_user {
         BecomeUser::Dedicated(user) => {

@@ -21,7 +21,7 @@ use crate::sys::{self, MountChange, MountDepth};
 use super::mount_sources::DetachedMount;
 use super::setup_error::{SetupResult, from_io_error, setup_error, with_reason};
 
-/// The size of the root file system: enough for folders, links and some small files.
+/// The size of the root file system: enough for directories, links and some small files.
 const ROOT_BYTES: &str = "1048576";
 const ROOT_INODES: &str = "2048";
 
@@ -71,7 +71,7 @@ impl RootfsBuilder {
         }
         let failed = |errno| setup_failed(path)(errno);
         match &entry.kind {
-            MountKind::Folder { mode } => self.folder(path, *mode).map(drop).map_err(failed),
+            MountKind::Dir { mode } => self.dir(path, *mode).map(drop).map_err(failed),
             MountKind::File { mode, content } => self.file(path, *mode, content),
             MountKind::Link { target } => {
                 let (parent, name) = self.parent(path).map_err(failed)?;
@@ -118,9 +118,9 @@ impl RootfsBuilder {
         }
     }
 
-    /// Attaches a file or folder of the host.
+    /// Attaches a file or directory of the host.
     pub(super) fn mount_source(&self, path: &str, source: DetachedMount) -> SetupResult<()> {
-        self.mount_at(path, &source.mount, source.is_folder).map_err(setup_failed(path))
+        self.mount_at(path, &source.mount, source.is_dir).map_err(setup_failed(path))
     }
 
     /// Makes the collected mounts and the root itself read-only.
@@ -141,8 +141,8 @@ impl RootfsBuilder {
         written.map_err(from_io_error(SetupStep::Root, format!("write `{path}` in the jail")))
     }
 
-    /// Opens the folder at a path. Creates it and its parents if they are missing.
-    fn folder(&self, path: &str, mode: RawMode) -> Result<OwnedFd, Errno> {
+    /// Opens the directory at a path. Creates it and its parents if they are missing.
+    fn dir(&self, path: &str, mode: RawMode) -> Result<OwnedFd, Errno> {
         let flags = OFlags::PATH | OFlags::DIRECTORY;
         match self.open(path, flags) {
             Err(Errno::NOENT) => {}
@@ -153,10 +153,10 @@ impl RootfsBuilder {
         self.open(path, flags)
     }
 
-    /// Opens the parent folder of a path, and creates it if it is missing. Also returns the last component.
+    /// Opens the parent directory of a path, and creates it if it is missing. Also returns the last component.
     fn parent<'a>(&self, path: &'a str) -> Result<(OwnedFd, &'a str), Errno> {
         let (parent, name) = path.rsplit_once('/').ok_or(Errno::INVAL)?;
-        Ok((self.folder(parent, 0o755)?, name))
+        Ok((self.dir(parent, 0o755)?, name))
     }
 
     fn open(&self, path: &str, flags: OFlags) -> Result<OwnedFd, Errno> {
@@ -177,10 +177,10 @@ impl RootfsBuilder {
         }
     }
 
-    /// Attaches a mount at a path, over an existing entry. Creates a folder or file if there is none.
-    fn mount_at(&self, path: &str, mount: &OwnedFd, is_folder: bool) -> Result<(), Errno> {
+    /// Attaches a mount at a path, over an existing entry. Creates a directory or file if there is none.
+    fn mount_at(&self, path: &str, mount: &OwnedFd, is_dir: bool) -> Result<(), Errno> {
         let (parent, name) = self.parent(path)?;
-        let made = if is_folder {
+        let made = if is_dir {
             mkdirat(&parent, name, Mode::from_raw_mode(0o755))
         } else {
             let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;

@@ -23,8 +23,8 @@ pub const ARCHIVE_PATH_MAX: usize = 4095;
 pub enum ArchiveKind {
     /// A file. The archive holds only this file, under the name that is installed.
     File,
-    /// A folder with all files of the archive.
-    Folder,
+    /// A directory with all files of the archive.
+    Dir,
 }
 
 /// The header before a file's bytes.
@@ -32,7 +32,7 @@ pub enum ArchiveKind {
 pub enum ArchiveHeader {
     /// A file follows.
     File {
-        /// The path in the folder.
+        /// The path in the directory.
         path: Vec<u8>,
         /// The file's size in bytes.
         size: u64,

@@ -17,15 +17,15 @@ pub struct GuestError {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ErrorCode {
-    /// The file, folder or program is not there.
+    /// The file, directory or program is not there.
     NotFound,
     /// The system denies the permission.
     PermissionDenied,
     /// The path is outside the roots, leads out of them, or is in a read-only root.
     PathNotAllowed,
-    /// A folder where a file is needed.
+    /// A directory where a file is needed.
     IsDirectory,
-    /// A file where a folder is needed.
+    /// A file where a directory is needed.
     NotDirectory,
     /// A device, pipe or socket where a file is needed.
     NotRegular,

@@ -50,7 +50,7 @@ pub enum ViewReply {
         /// Its size in bytes.
         size: u64,
     },
-    /// A folder, two levels deep, without hidden names.
+    /// A directory, two levels deep, without hidden names.
     Directory {
         /// The entries, sorted by path.
         entries: Vec<FileEntry>,
@@ -59,10 +59,10 @@ pub enum ViewReply {
     },
 }
 
-/// One entry of a folder.
+/// One entry of a directory.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileEntry {
-    /// Its path relative to the listed folder, with `/`. Invalid UTF-8 is replaced.
+    /// Its path relative to the listed directory, with `/`. Invalid UTF-8 is replaced.
     pub path: String,
     /// Its kind. Links are not followed.
     pub kind: EntryKind,
@@ -74,10 +74,10 @@ pub struct FileEntry {
     pub mode: u32,
 }
 
-/// An entry that [`super::Request::Walk`] did not list, or a folder whose entries it did not list.
+/// An entry that [`super::Request::Walk`] did not list, or a directory whose entries it did not list.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UnlistedEntry {
-    /// Its path relative to the folder. Invalid UTF-8 is replaced.
+    /// Its path relative to the directory. Invalid UTF-8 is replaced.
     pub path: String,
     /// The reason, as text.
     pub reason: String,
@@ -89,7 +89,7 @@ pub struct UnlistedEntry {
 pub enum EntryKind {
     /// A regular file.
     File,
-    /// A folder.
+    /// A directory.
     Directory,
     /// A symbolic link.
     Symlink,

@@ -27,14 +27,14 @@ pub const SPILL_TOTAL: u64 = 1024 * 1024 * 1024;
 pub struct Hello {
     /// [`PROTOCOL_VERSION`].
     pub version: u32,
-    /// The folders that file operations may access; all others are refused. Absolute paths. The longest root that
+    /// The directories that file operations may access; all others are refused. Absolute paths. The longest root that
     /// contains a path applies.
     pub roots: Vec<Root>,
     /// The working directory of commands, and the base of relative paths. Absolute, beneath a root.
     pub workdir: String,
     /// The complete environment of commands. They inherit nothing.
     pub env: BTreeMap<String, String>,
-    /// The folder for spill files, which hold the complete output when it was cut. `None`: no spill files.
+    /// The directory for spill files, which hold the complete output when it was cut. `None`: no spill files.
     /// Absolute; should be beneath a root.
     pub spill_dir: Option<String>,
     /// The maximum total size of spill files in bytes. At this size, no more output is spilled until files are
@@ -78,7 +78,7 @@ impl Default for Hello {
     }
 }
 
-/// A folder that file operations may access.
+/// A directory that file operations may access.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Root {
     /// Its absolute path, as commands and the model name it.
@@ -104,18 +104,18 @@ pub struct Welcome {
     pub roots: OpenedRoots,
 }
 
-/// The identities of the roots, as the guest opened them. A container mounts a folder by its path, and another
-/// folder may have been there by then.
+/// The identities of the roots, as the guest opened them. A container mounts a directory by its path, and another
+/// directory may have been there by then.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OpenedRoots {
     /// The boot id of the guest's kernel. Inode numbers are comparable only under the same kernel. `None`:
     /// unknown.
     pub boot: Option<String>,
-    /// The roots in the order of [`Hello::roots`]. `None`: it does not exist, or is no folder.
-    pub folders: Vec<Option<DirId>>,
+    /// The roots in the order of [`Hello::roots`]. `None`: it does not exist, or is no directory.
+    pub dirs: Vec<Option<DirId>>,
 }
 
-/// The identity of a folder on one machine, whatever its name.
+/// The identity of a directory on one machine, whatever its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DirId {
     /// The device number of the file system.

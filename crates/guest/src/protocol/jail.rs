@@ -14,13 +14,13 @@ pub struct JailSpec {
     pub identity: Identity,
     /// The host name that commands see.
     pub hostname: String,
-    /// The contents of the root file system, created in this order. Missing parent folders are created. The root
+    /// The contents of the root file system, created in this order. Missing parent directories are created. The root
     /// becomes read-only at the end.
     #[serde(rename = "places")]
     pub mounts: Vec<MountEntry>,
-    /// The folder for spill files; see [`crate::protocol::Hello::spill_dir`].
+    /// The directory for spill files; see [`crate::protocol::Hello::spill_dir`].
     pub output: Option<OutputMount>,
-    /// The cgroup folders (`/sys/fs/cgroup/…`) that all processes join. The host creates them.
+    /// The cgroup directories (`/sys/fs/cgroup/…`) that all processes join. The host creates them.
     pub cgroups: Vec<String>,
 }
 
@@ -45,7 +45,7 @@ pub enum BecomeUser {
     Dedicated(u32),
 }
 
-/// A file, folder or mount in a jail.
+/// A file, directory or mount in a jail.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MountEntry {
     /// The path inside. Absolute, without `.` and `..`.
@@ -59,8 +59,8 @@ pub struct MountEntry {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MountKind {
-    /// A folder.
-    Folder {
+    /// A directory.
+    Dir {
         /// The permission bits.
         mode: u32,
     },
@@ -76,23 +76,23 @@ pub enum MountKind {
         /// The target.
         target: String,
     },
-    /// A file or folder of the host, with the mounts below it.
+    /// A file or directory of the host, with the mounts below it.
     Bind(Bind),
     /// An in-memory file system that belongs to the jail's user.
     Tmpfs {
         /// The maximum size in bytes.
         bytes: u64,
-        /// The maximum number of files and folders.
+        /// The maximum number of files and directories.
         inodes: u64,
-        /// The permission bits of its root folder.
+        /// The permission bits of its root directory.
         mode: u32,
         /// A read-only one can contain other entries. It becomes read-only at the end.
         access: Access,
     },
-    /// A folder of an earlier entry, mounted a second time. So several entries share one size limit.
+    /// A directory of an earlier entry, mounted a second time. So several entries share one size limit.
     #[serde(rename = "again")]
     SubdirBind {
-        /// The path of the earlier folder inside.
+        /// The path of the earlier directory inside.
         path: String,
     },
     /// The `/proc` file system of the jail.
@@ -100,7 +100,7 @@ pub enum MountKind {
     /// The jail's own pseudo-terminals, for `/dev/pts`.
     #[serde(rename = "terminals")]
     DevPts,
-    /// An empty file or folder over an existing entry, which hides it. If there is none, nothing is done.
+    /// An empty file or directory over an existing entry, which hides it. If there is none, nothing is done.
     #[serde(rename = "hidden")]
     Masked,
     /// An existing entry, made read-only. If there is none, nothing is done.
@@ -108,7 +108,7 @@ pub enum MountKind {
     ReadOnlyOverlay,
 }
 
-/// A file or folder of the host in a jail.
+/// A file or directory of the host in a jail.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Bind {
     /// Its absolute path on the host.
@@ -149,7 +149,7 @@ pub enum SymlinkPolicy {
     Refuse,
 }
 
-/// What to do when a file or folder of the host does not exist.
+/// What to do when a file or directory of the host does not exist.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum IfMissing {
@@ -170,7 +170,7 @@ pub enum OwnerMapping {
     Unchanged,
     /// Inside, files of this user and group of the host belong to the jail's user. Files that the jail creates belong
     /// to this user and group on the host. Needs a guest that was started by root. Where the file system supports no
-    /// ID mapping, the guest changes the owner of files in writable folders, and reports this in the handshake.
+    /// ID mapping, the guest changes the owner of files in writable directories, and reports this in the handshake.
     Mapped {
         /// The user id on the host.
         uid: u32,
@@ -179,7 +179,7 @@ pub enum OwnerMapping {
     },
 }
 
-/// The folder for spill files. It is read-only for commands; the guest writes there.
+/// The directory for spill files. It is read-only for commands; the guest writes there.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OutputMount {
     /// Its absolute path on the host, without symbolic links.
@@ -195,9 +195,9 @@ pub struct OutputMount {
 /// ended. When another process creates the sandbox, the host also sends it before.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChownRequest {
-    /// The folder on the host. Its path contains no symbolic links.
-    pub folder: String,
-    /// The user whose files change their owner. The folder itself is included.
+    /// The directory on the host. Its path contains no symbolic links.
+    pub dir: String,
+    /// The user whose files change their owner. The directory itself is included.
     pub from: u32,
     /// The new user.
     pub uid: u32,
@@ -215,7 +215,7 @@ pub enum FileSelection {
     /// All.
     #[default]
     All,
-    /// Files with only one name. Another name could be outside the folder.
+    /// Files with only one name. Another name could be outside the directory.
     #[serde(rename = "of_one_name")]
     SingleLink,
 }
@@ -253,8 +253,8 @@ pub enum SetupStep {
     Specification,
     /// Joining the cgroups.
     ControlGroups,
-    /// Opening and mapping the host's folders.
-    HostFolders,
+    /// Opening and mapping the host's directories.
+    HostDirs,
     /// Changing to the dedicated user.
     Identity,
     /// Creating the namespaces.

@@ -31,10 +31,10 @@ pub struct Open {
 pub enum Request {
     /// Runs a program. Replies [`Reply::Exec`].
     Exec(ExecRequest),
-    /// Shows a file or folder to a model: a text's lines or an image's bytes as data on [`super::StreamId::Content`].
+    /// Shows a file or directory to a model: a text's lines or an image's bytes as data on [`super::StreamId::Content`].
     /// Replies [`Reply::View`].
     View {
-        /// The file or folder.
+        /// The file or directory.
         path: String,
         /// The lines of a text. `None`: all.
         range: Option<LineRange>,
@@ -42,19 +42,19 @@ pub enum Request {
         max_bytes: u64,
     },
     /// Writes a complete file atomically. Its content is the data on [`super::StreamId::Content`] up to `Eof`.
-    /// Creates missing folders. After a failure, the former file is unchanged. Replies [`Reply::Write`].
+    /// Creates missing directories. After a failure, the former file is unchanged. Replies [`Reply::Write`].
     Write {
         /// The file.
         path: String,
         /// The permission bits. `None`: those of the existing file, else 0o644.
         mode: Option<u32>,
     },
-    /// Installs a file, or a folder of files, in a content directory by one rename: completely or not at all. The
+    /// Installs a file, or a directory of files, in a content directory by one rename: completely or not at all. The
     /// content is an archive ([`super::ArchiveHeader`]), as data on [`super::StreamId::Content`] up to `Eof`. An
     /// existing entry is not replaced. Replies [`Reply::Install`].
     #[serde(rename = "provide")]
     Install {
-        /// The content directory: the name of a folder in [`super::Hello::content_root`].
+        /// The content directory: the name of a directory in [`super::Hello::content_root`].
         #[serde(rename = "shelf")]
         content_dir: String,
         /// The name of the new entry.
@@ -66,7 +66,7 @@ pub enum Request {
     /// missing entry is no error. Replies [`Reply::Remove`].
     #[serde(rename = "withdraw")]
     Remove {
-        /// The content directory: the name of a folder in [`super::Hello::content_root`].
+        /// The content directory: the name of a directory in [`super::Hello::content_root`].
         #[serde(rename = "shelf")]
         content_dir: String,
         /// The name of the entry.
@@ -81,30 +81,30 @@ pub enum Request {
         /// The new text.
         new: String,
     },
-    /// Lists a folder, sorted by path. Replies [`Reply::List`].
+    /// Lists a directory, sorted by path. Replies [`Reply::List`].
     List {
-        /// The folder.
+        /// The directory.
         path: String,
-        /// The number of levels. 1 lists only the folder's own entries.
+        /// The number of levels. 1 lists only the directory's own entries.
         depth: u32,
         /// The maximum number of entries.
         max_entries: u32,
         /// Whether to list names that begin with a dot.
         hidden: bool,
     },
-    /// Lists a folder and everything beneath it, in pages: depth first, ordered by the bytes of the names. Replies
+    /// Lists a directory and everything beneath it, in pages: depth first, ordered by the bytes of the names. Replies
     /// [`Reply::Walk`].
     Walk {
-        /// The folder.
+        /// The directory.
         path: String,
         /// [`Reply::Walk::next`] of the previous page. `None`: from the start.
         after: Option<Vec<u8>>,
         /// The maximum number of entries of the page.
         max_entries: u32,
     },
-    /// Creates a folder and missing parents. An existing folder is not changed. Replies [`Reply::Folder`].
-    Folder {
-        /// The folder.
+    /// Creates a directory and missing parents. An existing directory is not changed. Replies [`Reply::Dir`].
+    Dir {
+        /// The directory.
         path: String,
         /// The permission bits.
         mode: u32,
@@ -142,9 +142,9 @@ pub enum Reply {
         size: u64,
         /// Whether the file existed before.
         existed: bool,
-        /// How many folders were created for it.
+        /// How many directories were created for it.
         #[serde(default)]
-        folders: u64,
+        dirs: u64,
     },
     /// Of [`Request::Install`].
     #[serde(rename = "provide")]
@@ -170,17 +170,17 @@ pub enum Reply {
     },
     /// Of [`Request::Walk`].
     Walk {
-        /// The entries, each folder before its contents.
+        /// The entries, each directory before its contents.
         entries: Vec<FileEntry>,
         /// Entries that exist but could not be listed.
         unlisted: Vec<UnlistedEntry>,
         /// The path after which the next page resumes. `None`: this was the last page.
         next: Option<Vec<u8>>,
     },
-    /// Of [`Request::Folder`].
-    Folder {
-        /// How many folders were created.
-        folders: u64,
+    /// Of [`Request::Dir`].
+    Dir {
+        /// How many directories were created.
+        dirs: u64,
     },
     /// Of [`Request::Read`].
     Read {

@@ -56,7 +56,7 @@ pub enum FileRule {
     Only(FileRules),
 }
 
-/// Files and folders, as absolute paths in the sandbox. A folder includes everything beneath it. A path that does
+/// Files and directories, as absolute paths in the sandbox. A directory includes everything beneath it. A path that does
 /// not exist grants nothing.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -67,11 +67,11 @@ pub struct FileRules {
     pub write: Vec<String>,
     /// Devices to read, write and control.
     pub devices: Vec<String>,
-    /// Who may write to the folder for spill files.
+    /// Who may write to the directory for spill files.
     pub output: SpillAccess,
 }
 
-/// Who may write to the folder for spill files ([`crate::protocol::Hello::spill_dir`]).
+/// Who may write to the directory for spill files ([`crate::protocol::Hello::spill_dir`]).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SpillAccess {

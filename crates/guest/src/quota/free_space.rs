@@ -26,9 +26,9 @@ pub(super) struct FreeSpace {
 }
 
 impl FreeSpace {
-    /// The space of the file system that `folder` lies on. `None` when the system does not report it.
-    pub(super) fn read(folder: &OwnedFd) -> Option<Self> {
-        let stat = rustix::fs::fstatvfs(folder).ok()?;
+    /// The space of the file system that `dir` lies on. `None` when the system does not report it.
+    pub(super) fn read(dir: &OwnedFd) -> Option<Self> {
+        let stat = rustix::fs::fstatvfs(dir).ok()?;
         let inodes = (stat.f_files > 0).then_some(stat.f_ffree);
         let taken = DiskUsage {
             bytes: stat.f_blocks.saturating_sub(stat.f_bfree).saturating_mul(stat.f_frsize),

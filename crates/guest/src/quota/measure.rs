@@ -1,7 +1,7 @@
-//! Measures the disk usage of a folder, in a child or a worker.
+//! Measures the disk usage of a directory, in a child or a worker.
 //!
-//! The folder changes during the measurement. A file that is moved meanwhile may be counted twice or not at all;
-//! the next measurement corrects this. Only two handles are open, however deep the folders are: the walk goes up
+//! The directory changes during the measurement. A file that is moved meanwhile may be counted twice or not at all;
+//! the next measurement corrects this. Only two handles are open, however deep the directories are: the walk goes up
 //! by `..`, and checks the result.
 //!
 //! A deleted file is found through the processes that have it open, execute it, or have it as their working
@@ -29,7 +29,7 @@ use crate::{process_tree, sys};
 /// The unit of `st_blocks`, in bytes, on every file system.
 const BLOCK: u64 = 512;
 
-const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+const DIR: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 /// How links in `/proc/PID/fd` end when the file is deleted.
 const DELETED: &[u8] = b" (deleted)";
@@ -56,18 +56,18 @@ pub(super) enum Completeness {
     Incomplete = 2,
 }
 
-/// Measures an open folder, including itself, and the deleted files of its file system that descendants of `guest`
+/// Measures an open directory, including itself, and the deleted files of its file system that descendants of `guest`
 /// have open. Stops once the usage is more than `enough`.
 ///
-/// `path` is the folder's path, to recognise mapped files.
+/// `path` is the directory's path, to recognise mapped files.
 pub(super) fn measure(
-    folder: &OwnedFd,
+    directory: &OwnedFd,
     path: &str,
     guest: Pid,
     enough: DiskUsage,
 ) -> Result<Measurement, Errno> {
     // The handle may be an `O_PATH` handle.
-    let top = rustix::fs::openat(folder, ".", FOLDER, Mode::empty())?;
+    let top = rustix::fs::openat(directory, ".", DIR, Mode::empty())?;
     let stat = rustix::fs::fstat(&top)?;
     let mut count = UsageCounter {
         devices: HashSet::from([stat.st_dev]),
@@ -100,32 +100,32 @@ pub(super) fn measure(
     Ok(Measurement { used: count.used, completeness })
 }
 
-/// Returns the disk usage of one file or folder.
+/// Returns the disk usage of one file or directory.
 pub(crate) fn usage_from_stat(stat: &Stat) -> DiskUsage {
     let blocks = u64::try_from(stat.st_blocks).unwrap_or(0);
     DiskUsage { bytes: blocks.saturating_mul(BLOCK), inodes: 1 }
 }
 
 struct UsageCounter {
-    /// The devices of the folder's file system. One with layers, or with subvolumes, has several.
+    /// The devices of the directory's file system. One with layers, or with subvolumes, has several.
     devices: HashSet<u64>,
     enough: DiskUsage,
     used: DiskUsage,
     /// The files with several names or none. Each counts once.
     several: HashSet<(u64, u64)>,
-    /// Whether it could read every folder that programs can use.
+    /// Whether it could read every directory that programs can use.
     is_complete: bool,
 }
 
-/// A folder on the way down from the top.
+/// A directory on the way down from the top.
 struct Level {
-    /// Its name in the parent folder.
+    /// Its name in the parent directory.
     name: CString,
     identity: (u64, u64),
     /// Its former permissions, if they were changed to read it.
     mode: Option<Mode>,
-    /// The subfolders that the walk has not entered yet.
-    folders: Vec<CString>,
+    /// The subdirectories that the walk has not entered yet.
+    directories: Vec<CString>,
 }
 
 impl UsageCounter {
@@ -144,7 +144,7 @@ impl UsageCounter {
 
     /// Counts everything beneath the top.
     fn walk(&mut self, top: &OwnedFd) -> Result<(), Errno> {
-        let mut at = rustix::fs::openat(top, ".", FOLDER, Mode::empty())?;
+        let mut at = rustix::fs::openat(top, ".", DIR, Mode::empty())?;
         let mut way = vec![self.level(&at, CString::default(), None)?];
         while let Some(level) = way.last_mut() {
             // A worker blocks SIGTERM, so it checks here whether it must end.
@@ -152,7 +152,7 @@ impl UsageCounter {
                 return Err(Errno::INTR);
             }
             let is_enough = !self.used.is_within(&self.enough);
-            if let Some(name) = level.folders.pop().filter(|_| !is_enough) {
+            if let Some(name) = level.directories.pop().filter(|_| !is_enough) {
                 match open_child(&at, &name) {
                     Ok((next, mode)) => {
                         way.push(self.level(&next, name, mode)?);
@@ -167,9 +167,9 @@ impl UsageCounter {
             }
             way.pop();
             if let Some(above) = way.last() {
-                at = match rustix::fs::openat(&at, "..", FOLDER, Mode::empty()) {
+                at = match rustix::fs::openat(&at, "..", DIR, Mode::empty()) {
                     Ok(up) if identity(&rustix::fs::fstat(&up)?) == above.identity => up,
-                    // The folder was moved, and has another parent now.
+                    // The directory was moved, and has another parent now.
                     _ => self.reopen_path(top, &mut way)?,
                 };
             }
@@ -177,44 +177,44 @@ impl UsageCounter {
         Ok(())
     }
 
-    /// Counts the entries of a folder, and collects its subfolders.
-    fn level(&mut self, folder: &OwnedFd, name: CString, mode: Option<Mode>) -> Result<Level, Errno> {
-        let mut folders = Vec::new();
+    /// Counts the entries of a directory, and collects its subdirectories.
+    fn level(&mut self, directory: &OwnedFd, name: CString, mode: Option<Mode>) -> Result<Level, Errno> {
+        let mut directories = Vec::new();
         // `Dir::read_from` would open it again, which needs the permission to enter it.
-        for entry in Dir::new(rustix::io::fcntl_dupfd_cloexec(folder, 0)?)? {
+        for entry in Dir::new(rustix::io::fcntl_dupfd_cloexec(directory, 0)?)? {
             let entry = entry?;
             let name = entry.file_name();
             if name == c"." || name == c".." {
                 continue;
             }
-            let stat = match rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
+            let stat = match rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
                 Ok(stat) => stat,
                 Err(errno) => {
-                    self.is_complete &= !may_hide_files(folder, name, errno);
+                    self.is_complete &= !may_hide_files(directory, name, errno);
                     continue;
                 }
             };
             if !self.devices.contains(&stat.st_dev) {
-                if is_mount_point(folder, name) {
+                if is_mount_point(directory, name) {
                     continue;
                 }
                 self.devices.insert(stat.st_dev);
             }
             self.add(&stat);
             if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
-                folders.push(name.to_owned());
+                directories.push(name.to_owned());
             }
             if !self.used.is_within(&self.enough) {
                 break;
             }
         }
-        Ok(Level { name, identity: identity(&rustix::fs::fstat(folder)?), mode, folders })
+        Ok(Level { name, identity: identity(&rustix::fs::fstat(directory)?), mode, directories })
     }
 
-    /// Walks down from the top again, as long as the path leads to the same folders. The rest of the path is dropped:
-    /// a moved folder was counted at its new place or not.
+    /// Walks down from the top again, as long as the path leads to the same directories. The rest of the path is dropped:
+    /// a moved directory was counted at its new place or not.
     fn reopen_path(&mut self, top: &OwnedFd, way: &mut Vec<Level>) -> Result<OwnedFd, Errno> {
-        let mut at = rustix::fs::openat(top, ".", FOLDER, Mode::empty())?;
+        let mut at = rustix::fs::openat(top, ".", DIR, Mode::empty())?;
         let mut reached = 1;
         while let Some(level) = way.get(reached) {
             match open_child(&at, &level.name) {
@@ -238,23 +238,23 @@ struct OpenFileCounter<'a> {
     top: &'a OwnedFd,
     /// The mounts of the machine. They are read when a device is unknown.
     mounts: OnceCell<Mounts>,
-    /// The folder's path, with a slash at its end.
+    /// The directory's path, with a slash at its end.
     path: String,
     /// The sockets that were inspected.
     sockets: HashSet<Vec<u8>>,
 }
 
 impl OpenFileCounter<'_> {
-    /// Counts the deleted files that a process holds on the folder's file system. Returns whether all were
+    /// Counts the deleted files that a process holds on the directory's file system. Returns whether all were
     /// visible.
     fn add(&mut self, pid: Pid) -> bool {
         let process = format!("/proc/{}", pid.as_raw_nonzero());
         let (mut is_complete, mut is_memory_known) = (true, false);
         // All threads share their memory, but each may have its own descriptors and working directory.
         for thread in process_tree::threads_of(pid) {
-            let folder = format!("{process}/task/{}", thread.as_raw_nonzero());
-            let is_known = self.add_thread(&folder).unwrap_or(false)
-                && (is_memory_known || self.are_mappings_known(&folder));
+            let directory = format!("{process}/task/{}", thread.as_raw_nonzero());
+            let is_known = self.add_thread(&directory).unwrap_or(false)
+                && (is_memory_known || self.are_mappings_known(&directory));
             // The first thread may have exited before the others.
             if process_tree::is_alive(pid, thread) {
                 is_complete &= is_known;
@@ -266,16 +266,16 @@ impl OpenFileCounter<'_> {
 
     /// Counts the files that a thread has open, executes, or has as its working directory.
     fn add_thread(&mut self, thread: &str) -> Result<bool, Errno> {
-        let dir = rustix::fs::open(thread, FOLDER, Mode::empty())?;
+        let dir = rustix::fs::open(thread, DIR, Mode::empty())?;
         let mut is_complete = true;
         for name in [c"exe", c"cwd", c"root"] {
             is_complete &= self.add_removed(&dir, name).is_ok();
         }
-        let folder = rustix::fs::openat(&dir, "fd", FOLDER, Mode::empty())?;
-        for entry in Dir::read_from(&folder)? {
+        let directory = rustix::fs::openat(&dir, "fd", DIR, Mode::empty())?;
+        for entry in Dir::read_from(&directory)? {
             let entry = entry?;
             let name = entry.file_name();
-            let link = self.add_removed(&folder, name);
+            let link = self.add_removed(&directory, name);
             is_complete &= link.is_ok();
             let is_new_socket = link.ok().flatten().is_some_and(|link| {
                 link.as_bytes().starts_with(SOCKET) && self.sockets.insert(link.into_bytes())
@@ -290,16 +290,16 @@ impl OpenFileCounter<'_> {
 
     /// Counts the target of a link in `/proc` if it is deleted. Otherwise returns the link's text. Fails when the target
     /// cannot be inspected.
-    fn add_removed(&mut self, folder: &OwnedFd, name: &CStr) -> Result<Option<CString>, Errno> {
+    fn add_removed(&mut self, directory: &OwnedFd, name: &CStr) -> Result<Option<CString>, Errno> {
         // Only deleted files are inspected: inspecting others may block. A link that is too long cannot be read.
-        if let Ok(link) = rustix::fs::readlinkat(folder, name, Vec::new())
+        if let Ok(link) = rustix::fs::readlinkat(directory, name, Vec::new())
             && !link.as_bytes().ends_with(DELETED)
         {
             return Ok(Some(link));
         }
-        match rustix::fs::statat(folder, name, AtFlags::empty()) {
+        match rustix::fs::statat(directory, name, AtFlags::empty()) {
             Ok(stat) if stat.st_nlink == 0 => {
-                if self.count.devices.contains(&stat.st_dev) || self.mounts().contain(folder, name) {
+                if self.count.devices.contains(&stat.st_dev) || self.mounts().contain(directory, name) {
                     self.count.devices.insert(stat.st_dev);
                     self.count.add(&stat);
                 }
@@ -343,12 +343,12 @@ fn identity(stat: &Stat) -> (u64, u64) {
     (stat.st_dev, stat.st_ino)
 }
 
-/// Opens a subfolder, through no link and into no mount. If its owner removed the read permission, it is restored
-/// during the measurement, since such a folder can still be filled. Then the former permissions are returned, too.
-fn open_child(folder: &OwnedFd, name: &CStr) -> Result<(OwnedFd, Option<Mode>), Errno> {
+/// Opens a subdirectory, through no link and into no mount. If its owner removed the read permission, it is restored
+/// during the measurement, since such a directory can still be filled. Then the former permissions are returned, too.
+fn open_child(directory: &OwnedFd, name: &CStr) -> Result<(OwnedFd, Option<Mode>), Errno> {
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
-    let open = |flags| rustix::fs::openat2(folder, name, flags, Mode::empty(), resolve);
-    let found = open(FOLDER);
+    let open = |flags| rustix::fs::openat2(directory, name, flags, Mode::empty(), resolve);
+    let found = open(DIR);
     let needed = Mode::RUSR | Mode::XUSR;
     if let Ok(next) = &found
         && Mode::from_raw_mode(rustix::fs::fstat(next)?.st_mode).contains(needed)
@@ -362,7 +362,7 @@ fn open_child(folder: &OwnedFd, name: &CStr) -> Result<(OwnedFd, Option<Mode>), 
     }
     let mode = Mode::from_raw_mode(stat.st_mode);
     restore(&dir, mode | needed);
-    match open(FOLDER) {
+    match open(DIR) {
         Ok(next) => Ok((next, Some(mode))),
         Err(errno) => {
             restore(&dir, mode);
@@ -371,35 +371,35 @@ fn open_child(folder: &OwnedFd, name: &CStr) -> Result<(OwnedFd, Option<Mode>), 
     }
 }
 
-/// Whether an entry of a folder that could not be read may hide files. `errno` is the failure.
-fn may_hide_files(folder: &OwnedFd, name: &CStr, errno: Errno) -> bool {
+/// Whether an entry of a directory that could not be read may hide files. `errno` is the failure.
+fn may_hide_files(directory: &OwnedFd, name: &CStr, errno: Errno) -> bool {
     // A mount point whose file system does not answer is still one.
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let opened = rustix::fs::openat2(folder, name, flags, Mode::empty(), ResolveFlags::NO_XDEV);
+    let opened = rustix::fs::openat2(directory, name, flags, Mode::empty(), ResolveFlags::NO_XDEV);
     if matches!(opened, Err(Errno::XDEV)) {
         return false;
     }
     match errno {
         // It was removed or replaced meanwhile, or is a mount point. Kernels before 5.6 cannot open it.
         Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::XDEV | Errno::NOSYS => false,
-        // Programs have the guest's user. They cannot fill a folder of another user that they cannot enter. They may
+        // Programs have the guest's user. They cannot fill a directory of another user that they cannot enter. They may
         // have changed the permissions of their own during the measurement.
         Errno::ACCESS => {
-            let stat = match rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
-                // It is the folder above that cannot be entered.
-                Err(Errno::ACCESS) => rustix::fs::fstat(folder),
+            let stat = match rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
+                // It is the directory above that cannot be entered.
+                Err(Errno::ACCESS) => rustix::fs::fstat(directory),
                 found => found,
             };
             let is_own = stat.is_ok_and(|stat| stat.st_uid == rustix::process::geteuid().as_raw());
-            is_own || rustix::fs::accessat(folder, name, Access::EXEC_OK, AtFlags::EACCESS).is_ok()
+            is_own || rustix::fs::accessat(directory, name, Access::EXEC_OK, AtFlags::EACCESS).is_ok()
         }
         _ => true,
     }
 }
 
-/// Sets the permissions of a folder by its handle, if possible.
-fn restore(folder: &OwnedFd, mode: Mode) {
-    let _ = rustix::fs::chmod(format!("/proc/self/fd/{}", folder.as_raw_fd()), mode);
+/// Sets the permissions of a directory by its handle, if possible.
+fn restore(directory: &OwnedFd, mode: Mode) {
+    let _ = rustix::fs::chmod(format!("/proc/self/fd/{}", directory.as_raw_fd()), mode);
 }
 
 #[cfg(test)]

@@ -31,9 +31,9 @@ pub(super) struct RunningMeasurement {
 }
 
 impl RunningMeasurement {
-    /// Starts a child that measures `folder`. `None` when no process or pipe can be created.
+    /// Starts a child that measures `dir`. `None` when no process or pipe can be created.
     pub(super) fn start(
-        folder: &OwnedFd,
+        dir: &OwnedFd,
         path: &str,
         enough: DiskUsage,
         now: Duration,
@@ -41,7 +41,7 @@ impl RunningMeasurement {
     ) -> Option<Self> {
         let guest = rustix::process::getpid();
         let (result_from, result_to) = pipe_from_child().ok()?;
-        let descriptors = [folder.as_fd(), result_to.as_fd()];
+        let descriptors = [dir.as_fd(), result_to.as_fd()];
         let pid = sys::fork(&descriptors, |owned| run_child(owned, path, guest, enough)).ok()?;
         Some(Self { pid, result_from, result: Vec::new(), since: now, free_before })
     }
@@ -97,7 +97,7 @@ impl RunningMeasurement {
     }
 }
 
-/// Runs in the child. Its descriptors are the folder, and the pipe for the result.
+/// Runs in the child. Its descriptors are the directory, and the pipe for the result.
 fn run_child(descriptors: Vec<OwnedFd>, path: &str, guest: Pid, enough: DiskUsage) -> u8 {
     sys::allow_termination();
     if rustix::process::set_parent_process_death_signal(Some(Signal::TERM)).is_err()
@@ -106,8 +106,8 @@ fn run_child(descriptors: Vec<OwnedFd>, path: &str, guest: Pid, enough: DiskUsag
         return 1;
     }
     let mut descriptors = descriptors.into_iter();
-    let (Some(folder), Some(result_to)) = (descriptors.next(), descriptors.next()) else { return 1 };
-    let Ok(found) = measure(&folder, path, guest, enough) else { return 1 };
+    let (Some(dir), Some(result_to)) = (descriptors.next(), descriptors.next()) else { return 1 };
+    let Ok(found) = measure(&dir, path, guest, enough) else { return 1 };
     let cost = u64::try_from(processor_time().as_nanos()).unwrap_or(u64::MAX);
     let result =
         [found.used.bytes, found.used.inodes, found.completeness as u64, cost].map(u64::to_le_bytes).concat();

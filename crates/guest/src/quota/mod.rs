@@ -1,4 +1,4 @@
-//! The quota of a folder, for file systems on which the kernel enforces none. The guest measures the folder often,
+//! The quota of a directory, for file systems on which the kernel enforces none. The guest measures the directory often,
 //! and ends programs when it is too large.
 //!
 //! A child process measures, because measuring may block. The times follow three rules:
@@ -7,7 +7,7 @@
 //!   more than that, all programs are paused meanwhile.
 //! - Otherwise it measures every tenth of a second.
 //!
-//! While the folder exceeds its quota, programs are started with a file size limit of zero. So they can remove
+//! While the directory exceeds its quota, programs are started with a file size limit of zero. So they can remove
 //! files but not write.
 
 mod free_space;

@@ -1,4 +1,4 @@
-//! Monitors the quota of one folder, in the guest.
+//! Monitors the quota of one directory, in the guest.
 //!
 //! Commands may have the same user as the measuring child, so they can stop or kill it. The guest handles that:
 //! - A measurement that is stopped or killed is repeated while all programs are paused.
@@ -28,7 +28,7 @@ use super::usage::{hard_limit, plus};
 use super::write_budget::WriteBudget;
 use crate::exec::WriteAccess;
 
-/// How much a folder above its quota may still grow before programs are ended again. Programs that remove files
+/// How much a directory above its quota may still grow before programs are ended again. Programs that remove files
 /// also create some.
 const SLACK: DiskUsage = DiskUsage { bytes: 256 * 1024, inodes: 16 };
 
@@ -39,7 +39,7 @@ const WRITE_SPEED_MAX: u64 = 2 * 1024 * 1024;
 const FREE_SPACE_INTERVAL_MIN: Duration = Duration::from_millis(5);
 const FREE_SPACE_INTERVAL_MAX: Duration = Duration::from_millis(100);
 
-/// More than any folder uses.
+/// More than any directory uses.
 const UNBOUNDED: DiskUsage = DiskUsage { bytes: u64::MAX, inodes: u64::MAX };
 
 /// After this many failures in a row, measurements count as prevented.
@@ -53,11 +53,11 @@ const MEASUREMENT_TIMEOUT: Duration = Duration::from_secs(20);
 const TOLERANCE_SHARE: u64 = 16;
 const TOLERANCE_MAX: DiskUsage = DiskUsage { bytes: 64 << 20, inodes: 4096 };
 
-/// Monitors the quota of one folder.
+/// Monitors the quota of one directory.
 #[derive(Debug)]
 pub(crate) struct QuotaMonitor {
     quota: Quota,
-    folder: OwnedFd,
+    dir: OwnedFd,
     schedule: MeasureSchedule,
     /// The last result. `None` before the first measurement.
     used: Option<DiskUsage>,
@@ -70,7 +70,7 @@ pub(crate) struct QuotaMonitor {
     /// How many of them overlapped the measurement in progress, and have not reported what they wrote.
     unsettled: u64,
     state: QuotaState,
-    /// Whether the folder may have changed since the last measurement began.
+    /// Whether the directory may have changed since the last measurement began.
     is_stale: bool,
     /// The free space of the file system when the last completed measurement began.
     free_before: Option<FreeSpace>,
@@ -87,7 +87,7 @@ pub(crate) enum MonitorAction {
     None,
     /// A measurement began. The caller must reap this child.
     Started(Pid),
-    /// The folder was measured while everything was paused. An excess must end all programs.
+    /// The directory was measured while everything was paused. An excess must end all programs.
     Measured(Option<QuotaExcess>),
     /// Pause all programs, and poll again.
     PauseAll,
@@ -95,7 +95,7 @@ pub(crate) enum MonitorAction {
     Exceeded(QuotaExcess),
 }
 
-/// The folder's state with regard to its quota.
+/// The directory's state with regard to its quota.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum QuotaState {
     /// It does not exceed the quota.
@@ -107,21 +107,21 @@ enum QuotaState {
 }
 
 impl QuotaMonitor {
-    /// Creates a monitor for an existing folder.
+    /// Creates a monitor for an existing directory.
     pub(crate) fn new(quota: Quota, now: Duration) -> Result<Self, Errno> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let folder = rustix::fs::open(quota.path.as_str(), flags, Mode::empty())?;
+        let dir = rustix::fs::open(quota.path.as_str(), flags, Mode::empty())?;
         let mut quota = quota;
         let limit = if quota.basis == QuotaBasis::Growth { UNBOUNDED } else { hard_limit(quota.allowed) };
         // Before any program runs: no program caused what is there now.
-        let (before, free) = (processor_time(), FreeSpace::read(&folder));
-        let present = measure(&folder, &quota.path, rustix::process::getpid(), limit)?;
+        let (before, free) = (processor_time(), FreeSpace::read(&dir));
+        let present = measure(&dir, &quota.path, rustix::process::getpid(), limit)?;
         if quota.basis == QuotaBasis::Growth {
             quota.allowed = plus(present.used, quota.allowed);
         }
         let mut monitor = Self {
             quota,
-            folder,
+            dir,
             schedule: MeasureSchedule::new(now),
             used: None,
             written: DiskUsage::default(),
@@ -146,7 +146,7 @@ impl QuotaMonitor {
         if self.state == QuotaState::Below { WriteAccess::Allowed } else { WriteAccess::Forbidden }
     }
 
-    /// Returns the excess when the usage is above the hard limit, where no program may run. Then the folder is
+    /// Returns the excess when the usage is above the hard limit, where no program may run. Then the directory is
     /// measured again, because only the host can have changed that.
     pub(crate) fn exceeds_hard_limit(&mut self) -> Option<QuotaExcess> {
         let used = self.used.filter(|used| !used.is_within(&hard_limit(self.quota.allowed)))?;
@@ -156,8 +156,8 @@ impl QuotaMonitor {
 
     /// Returns how much a file operation may write.
     pub(crate) fn write_budget(&self) -> WriteBudget<'_> {
-        let (path, folder, allowed) = (&self.quota.path, self.folder.as_fd(), self.quota.allowed);
-        WriteBudget { path, folder, allowed, used: self.upper_bound() }
+        let (path, dir, allowed) = (&self.quota.path, self.dir.as_fd(), self.quota.allowed);
+        WriteBudget { path, dir, allowed, used: self.upper_bound() }
     }
 
     /// The maximum usage, apart from what commands wrote since.
@@ -172,7 +172,7 @@ impl QuotaMonitor {
     }
 
     /// Records the end of a file operation. `more` is an upper bound of what it wrote, or `None` when it failed.
-    /// The folder is measured again soon.
+    /// The directory is measured again soon.
     pub(crate) fn change_ended(&mut self, more: Option<DiskUsage>) {
         self.is_stale = true;
         self.changing = self.changing.saturating_sub(1);
@@ -242,7 +242,7 @@ impl QuotaMonitor {
             return MonitorAction::None;
         }
         let is_due = match lost {
-            // The lost space need not be in this folder.
+            // The lost space need not be in this directory.
             Some(lost) => {
                 let has_reason =
                     !is_busy || lost != DiskUsage::default() || now >= self.schedule.next_when_quiet();
@@ -294,14 +294,14 @@ impl QuotaMonitor {
     /// Returns the space that the file system lost since the last measurement began. `None` where it does not
     /// report that.
     fn lost_space(&self) -> Option<DiskUsage> {
-        let (before, free) = (self.free_before?, FreeSpace::read(&self.folder)?);
+        let (before, free) = (self.free_before?, FreeSpace::read(&self.dir)?);
         Some(DiskUsage {
             bytes: before.bytes.saturating_sub(free.bytes),
             inodes: before.inodes?.saturating_sub(free.inodes?),
         })
     }
 
-    /// Returns how much the folder may still grow before programs are ended.
+    /// Returns how much the directory may still grow before programs are ended.
     fn remaining(&self) -> DiskUsage {
         let used = self.upper_bound();
         let max = match self.state {
@@ -317,16 +317,16 @@ impl QuotaMonitor {
 
     fn start_measurement(&mut self, now: Duration, is_busy: bool, is_paused: bool) -> MonitorAction {
         // Read before the start: what is written during the measurement counts as lost since then.
-        let free = FreeSpace::read(&self.folder);
+        let free = FreeSpace::read(&self.dir);
         let enough = hard_limit(self.quota.allowed);
-        let started = RunningMeasurement::start(&self.folder, &self.quota.path, enough, now, free);
+        let started = RunningMeasurement::start(&self.dir, &self.quota.path, enough, now, free);
         let Some(measurement) = started else {
             // Commands may use up all processes. The guest measures by itself, and does nothing else meanwhile.
             if is_busy && !is_paused {
                 return MonitorAction::PauseAll;
             }
             let before = processor_time();
-            let found = measure(&self.folder, &self.quota.path, rustix::process::getpid(), enough);
+            let found = measure(&self.dir, &self.quota.path, rustix::process::getpid(), enough);
             self.reset_changes(is_busy);
             let excess = match found {
                 Ok(found) => self.accept(found, free, now, processor_time().saturating_sub(before)),
@@ -372,7 +372,7 @@ impl QuotaMonitor {
         self.free_before = free;
         self.schedule.spend(now, cost);
         self.written = self.written_meanwhile;
-        let free_now = FreeSpace::read(&self.folder);
+        let free_now = FreeSpace::read(&self.dir);
         let used = plus(found.used, self.hidden_usage.update(found, free, free_now));
         self.evaluate(used, self.uncertainty())
     }
@@ -396,7 +396,7 @@ impl QuotaMonitor {
             && !used.is_within(&allowed)
             && used.is_within(&plus(allowed, uncertainty))
         {
-            // The excess may not be real, so no program is ended. The folder counts as full, and is measured again.
+            // The excess may not be real, so no program is ended. The directory counts as full, and is measured again.
             let max =
                 DiskUsage { bytes: used.bytes.min(allowed.bytes), inodes: used.inodes.min(allowed.inodes) };
             self.used = Some(max);

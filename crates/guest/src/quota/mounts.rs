@@ -6,10 +6,10 @@ use std::os::fd::AsFd;
 
 use rustix::fs::{AtFlags, StatxAttributes, StatxFlags, makedev, statx};
 
-/// The mounts of the file system that a folder lies on, and all others.
+/// The mounts of the file system that a directory lies on, and all others.
 #[derive(Debug)]
 pub(super) struct Mounts {
-    /// The mount of the folder.
+    /// The mount of the directory.
     own: Option<u64>,
     all: Vec<Mount>,
 }
@@ -25,10 +25,10 @@ struct Mount {
 
 impl Mounts {
     /// Reads the mounts that this process sees.
-    pub(super) fn of(folder: impl AsFd) -> Self {
+    pub(super) fn of(dir: impl AsFd) -> Self {
         let all = std::fs::read("/proc/self/mountinfo").unwrap_or_default();
         let all = all.split(|byte| *byte == b'\n').filter_map(parse_mount).collect();
-        Self { own: mount_id(folder, c"", AtFlags::EMPTY_PATH), all }
+        Self { own: mount_id(dir, c"", AtFlags::EMPTY_PATH), all }
     }
 
     fn device(&self) -> Option<u64> {
@@ -36,8 +36,8 @@ impl Mounts {
     }
 
     /// Whether the target of a link in `/proc` lies on the file system.
-    pub(super) fn contain(&self, folder: impl AsFd, link: &CStr) -> bool {
-        let id = mount_id(folder, link, AtFlags::empty());
+    pub(super) fn contain(&self, dir: impl AsFd, link: &CStr) -> bool {
+        let id = mount_id(dir, link, AtFlags::empty());
         let mount = self.all.iter().find(|mount| Some(mount.id) == id);
         id.is_some() && (id == self.own || mount.is_some_and(|mount| Some(mount.device) == self.device()))
     }
@@ -53,15 +53,15 @@ impl Mounts {
     }
 }
 
-/// Whether an entry of a folder is a mount point. Kernels before 5.8 do not know.
-pub(super) fn is_mount_point(folder: impl AsFd, name: &CStr) -> bool {
-    statx(folder, name, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::TYPE)
+/// Whether an entry of a directory is a mount point. Kernels before 5.8 do not know.
+pub(super) fn is_mount_point(dir: impl AsFd, name: &CStr) -> bool {
+    statx(dir, name, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::TYPE)
         .is_ok_and(|stat| stat.stx_attributes.contains(StatxAttributes::MOUNT_ROOT))
 }
 
 /// Kernels before 5.8 do not know it.
-fn mount_id(folder: impl AsFd, name: &CStr, flags: AtFlags) -> Option<u64> {
-    let stat = statx(folder, name, flags, StatxFlags::MNT_ID).ok()?;
+fn mount_id(dir: impl AsFd, name: &CStr, flags: AtFlags) -> Option<u64> {
+    let stat = statx(dir, name, flags, StatxFlags::MNT_ID).ok()?;
     (stat.stx_mask & StatxFlags::MNT_ID.bits() != 0).then_some(stat.stx_mnt_id)
 }
 

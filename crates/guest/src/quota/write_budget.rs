@@ -20,13 +20,13 @@ const BLOCK: u64 = 4096;
 /// One byte of file system metadata is allowed for this many bytes of content.
 const BYTES_PER_METADATA_BYTE: u64 = 256;
 
-/// The write budget of a folder, as the guest knows it.
+/// The write budget of a directory, as the guest knows it.
 #[derive(Debug)]
 pub(crate) struct WriteBudget<'a> {
-    /// The folder's absolute path.
+    /// The directory's absolute path.
     pub(crate) path: &'a str,
-    /// The folder's handle.
-    pub(crate) folder: BorrowedFd<'a>,
+    /// The directory's handle.
+    pub(crate) dir: BorrowedFd<'a>,
     pub(crate) allowed: DiskUsage,
     /// The last measured usage, and what was written since.
     pub(crate) used: DiskUsage,
@@ -35,9 +35,9 @@ pub(crate) struct WriteBudget<'a> {
 /// The write budget in a worker, for its one operation.
 #[derive(Debug)]
 pub(crate) struct WorkerWriteBudget<'a> {
-    /// The folder's absolute path.
+    /// The directory's absolute path.
     pub(crate) path: &'a str,
-    folder: OwnedFd,
+    dir: OwnedFd,
     guest: Pid,
     allowed: DiskUsage,
     /// The usage without the operation.
@@ -47,10 +47,10 @@ pub(crate) struct WorkerWriteBudget<'a> {
 }
 
 impl<'a> WorkerWriteBudget<'a> {
-    /// Creates the budget of a worker. `folder` is its copy of the handle.
-    pub(crate) const fn new(room: &WriteBudget<'a>, folder: OwnedFd, guest: Pid) -> Self {
+    /// Creates the budget of a worker. `dir` is its copy of the handle.
+    pub(crate) const fn new(room: &WriteBudget<'a>, dir: OwnedFd, guest: Pid) -> Self {
         let (used, is_fresh) = (Cell::new(room.used), Cell::new(false));
-        Self { path: room.path, folder, guest, allowed: room.allowed, used, is_fresh }
+        Self { path: room.path, dir, guest, allowed: room.allowed, used, is_fresh }
     }
 
     /// Checks a planned usage. `whole` is the operation's final usage, `so_far` the current one.
@@ -61,7 +61,7 @@ impl<'a> WorkerWriteBudget<'a> {
     ) -> Result<(), QuotaExcess> {
         if !self.has_room_for(whole) && !self.is_fresh.replace(true) {
             // If measuring fails, the known usage applies.
-            if let Ok(found) = measure(&self.folder, self.path, self.guest, hard_limit(self.allowed)) {
+            if let Ok(found) = measure(&self.dir, self.path, self.guest, hard_limit(self.allowed)) {
                 let now = found.used;
                 let own = so_far();
                 self.used.set(DiskUsage {
@@ -81,12 +81,12 @@ impl<'a> WorkerWriteBudget<'a> {
     }
 }
 
-/// Returns an upper bound of what a file of `size` bytes and new folders use.
-pub(crate) const fn estimate_usage(size: u64, folders: u64) -> DiskUsage {
+/// Returns an upper bound of what a file of `size` bytes and new directories use.
+pub(crate) const fn estimate_usage(size: u64, dirs: u64) -> DiskUsage {
     let metadata = (size / BYTES_PER_METADATA_BYTE).next_multiple_of(BLOCK);
     DiskUsage {
-        bytes: size.next_multiple_of(BLOCK).saturating_add(metadata).saturating_add(folders * BLOCK),
-        inodes: folders + 1,
+        bytes: size.next_multiple_of(BLOCK).saturating_add(metadata).saturating_add(dirs * BLOCK),
+        inodes: dirs + 1,
     }
 }
 
@@ -95,7 +95,7 @@ pub(crate) fn quota_error(excess: &QuotaExcess, path: &str, doing: &str) -> Gues
     let QuotaExcess { used, allowed } = excess;
     let message = format!(
         "cannot {doing} `{path}`: the workspace would exceed its disk quota (it uses {} of {} bytes, {} of {} files and \
-         folders); remove files that are not needed",
+         directories); remove files that are not needed",
         used.bytes, allowed.bytes, used.inodes, allowed.inodes
     );
     crate::error::error(ErrorCode::NoSpace, message)
@@ -120,11 +120,11 @@ mod tests {
 
     #[test]
     fn only_a_fresh_measurement_refuses() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let handle: OwnedFd = fs::File::open(folder.path()).expect("opened").into();
+        let dir = tempfile::tempdir().expect("a directory");
+        let handle: OwnedFd = fs::File::open(dir.path()).expect("opened").into();
         let allowed = DiskUsage { bytes: 1 << 20, inodes: 10 };
         let known = |used| {
-            let room = WriteBudget { path: "/", folder: handle.as_fd(), allowed, used };
+            let room = WriteBudget { path: "/", dir: handle.as_fd(), allowed, used };
             let copy = handle.try_clone().expect("a copy");
             WorkerWriteBudget::new(&room, copy, rustix::process::getpid())
         };
@@ -133,7 +133,7 @@ mod tests {
         assert_eq!(allowance.check(estimate_usage(1, 0), || NOTHING), Ok(()));
         // The known usage suffices, so nothing is measured.
         let allowance = known(NOTHING);
-        fs::write(folder.path().join("large"), vec![1; 1 << 20]).expect("written");
+        fs::write(dir.path().join("large"), vec![1; 1 << 20]).expect("written");
         assert_eq!(allowance.check(estimate_usage(1, 0), || NOTHING), Ok(()));
         // What the operation itself wrote does not count against it.
         let allowance = known(DiskUsage { bytes: 2 << 20, inodes: 2 });

@@ -28,7 +28,7 @@ static NEXT_TEST_ID: AtomicU32 = AtomicU32::new(0);
 /// Ports for guests to listen at: below those that the system gives to whoever asks for any.
 const PORTS: std::ops::Range<u32> = 20_000..32_000;
 
-/// A guest, and folders for it.
+/// A guest, and directories for it.
 pub(crate) struct Guest {
     child: Child,
     stdin: Option<ChildStdin>,
@@ -37,7 +37,7 @@ pub(crate) struct Guest {
     next: u32,
     /// In the environment of everything that this guest's commands start.
     pub(crate) mark: String,
-    folder: tempfile::TempDir,
+    dir: tempfile::TempDir,
 }
 
 /// What came on a channel.
@@ -99,11 +99,11 @@ fn free_port() -> u16 {
 /// The identities of the roots, as the test sees them.
 fn opened_roots(hello: &Hello) -> OpenedRoots {
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").expect("Linux has one");
-    let folder = |root: &Root| {
+    let dir = |root: &Root| {
         let found = std::fs::metadata(&root.path).ok().filter(std::fs::Metadata::is_dir)?;
         Some(DirId { device: found.dev(), inode: found.ino() })
     };
-    OpenedRoots { boot: Some(boot.trim().to_owned()), folders: hello.roots.iter().map(folder).collect() }
+    OpenedRoots { boot: Some(boot.trim().to_owned()), dirs: hello.roots.iter().map(dir).collect() }
 }
 
 impl Guest {
@@ -158,20 +158,20 @@ impl Guest {
     /// A guest before the handshake.
     pub(crate) fn start_without_handshake() -> Self {
         #[expect(clippy::disallowed_methods, reason = "this is the program under test")]
-        Self::spawn(Command::new(env!("CARGO_BIN_EXE_conjure-guest")), Self::folder())
+        Self::spawn(Command::new(env!("CARGO_BIN_EXE_conjure-guest")), Self::dir())
     }
 
-    /// The folders of a guest.
-    pub(crate) fn folder() -> tempfile::TempDir {
-        let folder = tempfile::tempdir().expect("a folder");
+    /// The directories of a guest.
+    pub(crate) fn dir() -> tempfile::TempDir {
+        let dir = tempfile::tempdir().expect("a directory");
         for name in ["work", "fixed", "outside"] {
-            std::fs::create_dir(folder.path().join(name)).expect("a folder");
+            std::fs::create_dir(dir.path().join(name)).expect("a directory");
         }
-        folder
+        dir
     }
 
     /// Starts a guest in this way.
-    pub(crate) fn spawn(mut command: Command, folder: tempfile::TempDir) -> Self {
+    pub(crate) fn spawn(mut command: Command, dir: tempfile::TempDir) -> Self {
         let number = NEXT_TEST_ID.fetch_add(1, Ordering::Relaxed);
         let mark = format!("CONJURE_TEST_MARK={}-{number}", std::process::id());
         let mut child = command
@@ -199,7 +199,7 @@ impl Guest {
             }
             assert!(decoder.is_at_boundary(), "the guest ended within a frame");
         });
-        Self { child, stdin, frames, seen: BTreeMap::new(), next: 1, mark, folder }
+        Self { child, stdin, frames, seen: BTreeMap::new(), next: 1, mark, dir }
     }
 
     pub(crate) fn hello(&self) -> Hello {
@@ -225,7 +225,7 @@ impl Guest {
     }
 
     pub(crate) fn path(&self, name: impl AsRef<Path>) -> PathBuf {
-        self.folder.path().join(name)
+        self.dir.path().join(name)
     }
 
     pub(crate) fn work(&self, name: impl AsRef<Path>) -> PathBuf {

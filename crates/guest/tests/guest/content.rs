@@ -45,16 +45,16 @@ fn install(guest: &mut Guest, name: &str, kind: ArchiveKind, content: &[u8]) -> 
     guest.finish(channel).result
 }
 
-/// What lies in a folder, with nothing beside it that was begun.
-fn names(folder: &Path) -> Vec<String> {
-    let entries = std::fs::read_dir(folder).expect("a folder").flatten();
+/// What lies in a directory, with nothing beside it that was begun.
+fn names(dir: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(dir).expect("a directory").flatten();
     let mut names: Vec<_> = entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
     names.sort();
     names
 }
 
 #[test]
-fn an_archive_becomes_a_folder_or_a_file() {
+fn an_archive_becomes_a_directory_or_a_file() {
     let mut guest = plain();
     let big: Vec<u8> = (0..3_000_000_u32).map(|number| (number % 251) as u8).collect();
     let files: [(&str, &[u8], _); 4] = [
@@ -64,7 +64,7 @@ fn an_archive_becomes_a_folder_or_a_file() {
         ("scripts/deep/run.sh", b"#!/bin/sh\n", FileMode::Executable),
     ];
     let bytes = files.iter().map(|(_, content, _)| content.len() as u64).sum();
-    let installed = install(&mut guest, "one", ArchiveKind::Folder, &archive(&files));
+    let installed = install(&mut guest, "one", ArchiveKind::Dir, &archive(&files));
     assert_eq!(installed, Ok(Reply::Install { files: 4, bytes }));
     let content_dir = guest.path("content/skills");
     for (path, content, mode) in files {
@@ -76,11 +76,11 @@ fn an_archive_becomes_a_folder_or_a_file() {
     let one = archive(&[("two.csv", b"1,2\n", FileMode::Plain)]);
     let installed = install(&mut guest, "two.csv", ArchiveKind::File, &one);
     assert_eq!(installed, Ok(Reply::Install { files: 1, bytes: 4 }));
-    assert_eq!(install(&mut guest, "none", ArchiveKind::Folder, &archive(&[])).map(drop), Ok(()));
+    assert_eq!(install(&mut guest, "none", ArchiveKind::Dir, &archive(&[])).map(drop), Ok(()));
     // What is there stays.
     for name in ["one", "two.csv"] {
         let again = archive(&[(name, b"x", FileMode::Plain)]);
-        for kind in [ArchiveKind::File, ArchiveKind::Folder] {
+        for kind in [ArchiveKind::File, ArchiveKind::Dir] {
             let error = install(&mut guest, name, kind, &again).expect_err("it is taken");
             assert_eq!(error.code, ErrorCode::Exists);
         }
@@ -95,14 +95,14 @@ fn a_truncated_or_malformed_archive_leaves_nothing() {
     let whole = archive(&[("a/b", &[7; 100_000], FileMode::Plain), ("c", b"x", FileMode::Plain)]);
     let without_end = &whole[..whole.len() - 1];
     let cases: [(&str, ArchiveKind, &[u8], ErrorCode); 8] = [
-        ("cut", ArchiveKind::Folder, &whole[..50_000], ErrorCode::Cancelled),
-        ("cut", ArchiveKind::Folder, without_end, ErrorCode::Cancelled),
-        ("cut", ArchiveKind::Folder, b"", ErrorCode::Cancelled),
-        ("more", ArchiveKind::Folder, &[whole.as_slice(), b"x"].concat(), ErrorCode::BadRequest),
-        ("nonsense", ArchiveKind::Folder, &[b'?'; 13], ErrorCode::BadRequest),
+        ("cut", ArchiveKind::Dir, &whole[..50_000], ErrorCode::Cancelled),
+        ("cut", ArchiveKind::Dir, without_end, ErrorCode::Cancelled),
+        ("cut", ArchiveKind::Dir, b"", ErrorCode::Cancelled),
+        ("more", ArchiveKind::Dir, &[whole.as_slice(), b"x"].concat(), ErrorCode::BadRequest),
+        ("nonsense", ArchiveKind::Dir, &[b'?'; 13], ErrorCode::BadRequest),
         ("two", ArchiveKind::File, &whole, ErrorCode::BadRequest),
-        ("a/b", ArchiveKind::Folder, &whole, ErrorCode::BadRequest),
-        ("..", ArchiveKind::Folder, &whole, ErrorCode::BadRequest),
+        ("a/b", ArchiveKind::Dir, &whole, ErrorCode::BadRequest),
+        ("..", ArchiveKind::Dir, &whole, ErrorCode::BadRequest),
     ];
     for (name, kind, content, code) in cases {
         let error = install(&mut guest, name, kind, content).expect_err("refused");
@@ -110,7 +110,7 @@ fn a_truncated_or_malformed_archive_leaves_nothing() {
     }
     for path in ["../out", "/abs", "a/../../out", "."] {
         let hostile = archive(&[(path, b"x", FileMode::Plain)]);
-        let error = install(&mut guest, "hostile", ArchiveKind::Folder, &hostile).expect_err("refused");
+        let error = install(&mut guest, "hostile", ArchiveKind::Dir, &hostile).expect_err("refused");
         assert_eq!(error.code, ErrorCode::BadRequest, "{path}");
     }
     let absent =
@@ -123,7 +123,7 @@ fn a_truncated_or_malformed_archive_leaves_nothing() {
 #[test]
 fn a_cancelled_install_leaves_nothing() {
     let mut guest = plain();
-    let channel = guest.open(request("late", ArchiveKind::Folder), 0, None);
+    let channel = guest.open(request("late", ArchiveKind::Dir), 0, None);
     let head = ArchiveHeader::File { path: b"file".to_vec(), size: 1 << 30, mode: FileMode::Plain }.encode();
     guest.next_of(channel);
     guest.send_data(channel, &head);
@@ -138,7 +138,7 @@ fn removed_content_disappears_at_once_and_open_files_remain() {
     let mut guest = plain();
     let files: [(&str, &[u8], _); 2] =
         [("SKILL.md", b"# One", FileMode::Plain), ("deep/er/run.sh", b"x", FileMode::Executable)];
-    assert!(install(&mut guest, "one", ArchiveKind::Folder, &archive(&files)).is_ok());
+    assert!(install(&mut guest, "one", ArchiveKind::Dir, &archive(&files)).is_ok());
     let two = archive(&[("two.csv", b"1,2", FileMode::Plain)]);
     assert!(install(&mut guest, "two.csv", ArchiveKind::File, &two).is_ok());
     let content_dir = guest.path("content/skills");
@@ -174,7 +174,7 @@ fn commands_can_only_read_content() {
         start(CommandRules { files: FileRule::Only(files), ..CommandRules::default() });
     assert_eq!(in_force, RuleStatus::Enforced);
     let one = archive(&[("file", b"text", FileMode::Plain)]);
-    assert!(install(&mut guest, "one", ArchiveKind::Folder, &one).is_ok());
+    assert!(install(&mut guest, "one", ArchiveKind::Dir, &one).is_ok());
     let content_dir = guest.path("content/skills").display().to_string();
     assert_eq!(guest.bash(&format!("cat {content_dir}/one/file")).text(), "text");
     let changes =

@@ -22,10 +22,10 @@ fn replace(path: &str, old: &str, new: &str) -> Request {
     Request::Replace { path: path.to_owned(), old: old.to_owned(), new: new.to_owned() }
 }
 
-/// No draft is left in a folder.
+/// No draft is left in a directory.
 #[track_caller]
-fn assert_no_drafts(folder: &Path) {
-    let entries = std::fs::read_dir(folder).expect("a folder").flatten();
+fn assert_no_drafts(dir: &Path) {
+    let entries = std::fs::read_dir(dir).expect("a directory").flatten();
     let drafts: Vec<_> = entries
         .map(|entry| entry.file_name())
         .filter(|name| name.to_string_lossy().contains("conjure"))
@@ -37,15 +37,14 @@ fn assert_no_drafts(folder: &Path) {
 fn what_is_written_is_read() {
     let mut guest = Guest::start();
     let content: Vec<u8> = (0..10_000_000_u32).map(|number| (number % 253) as u8).collect();
-    for (path, content, folders) in
-        [("a/b/c.bin", content.as_slice(), 2), ("small", b"x", 0), ("empty", b"", 0)]
+    for (path, content, dirs) in [("a/b/c.bin", content.as_slice(), 2), ("small", b"x", 0), ("empty", b"", 0)]
     {
         let size = content.len() as u64;
-        assert_eq!(guest.write(path, content), Ok(Reply::Write { size, existed: false, folders }));
+        assert_eq!(guest.write(path, content), Ok(Reply::Write { size, existed: false, dirs }));
         let outcome = guest.read(path);
         assert_eq!(outcome.result, Ok(Reply::Read { size }));
         assert!(outcome.content == content, "{path} came back changed");
-        assert_eq!(guest.write(path, b"new"), Ok(Reply::Write { size: 3, existed: true, folders: 0 }));
+        assert_eq!(guest.write(path, b"new"), Ok(Reply::Write { size: 3, existed: true, dirs: 0 }));
         assert_eq!(std::fs::read(guest.work(path)).expect("there"), b"new");
     }
     let part = Request::Read { path: "small".to_owned(), offset: 1, length: Some(1) };
@@ -94,7 +93,7 @@ fn permissions_are_kept_or_as_asked_for() {
 fn a_truncated_write_leaves_the_old_file() {
     let mut guest = Guest::start();
     guest.write("file", b"old").expect("written");
-    for path in ["file", "new/folder/file"] {
+    for path in ["file", "new/directory/file"] {
         let channel = guest.open(Request::Write { path: path.to_owned(), mode: None }, 0, None);
         assert_eq!(guest.next_of(channel).kind, FrameKind::Credit);
         guest.send_data(channel, b"half");
@@ -129,7 +128,7 @@ fn a_full_disk_leaves_the_old_file() {
     let outcome = guest.bash("seq 100000");
     assert_eq!(outcome.exec().stdout.total, 588_895);
     assert_eq!(outcome.exec().stdout.spill_path, None);
-    assert_eq!(std::fs::read_dir(guest.work(".spill")).expect("a folder").count(), 0);
+    assert_eq!(std::fs::read_dir(guest.work(".spill")).expect("a directory").count(), 0);
 }
 
 #[track_caller]
@@ -151,7 +150,7 @@ fn paths_outside_the_roots_are_refused() {
     std::fs::write(&secret, "secret").expect("written");
     symlink(&secret, guest.work("absolute")).expect("linked");
     symlink("../outside/secret", guest.work("climbing")).expect("linked");
-    symlink(guest.path("outside"), guest.work("folder")).expect("linked");
+    symlink(guest.path("outside"), guest.work("directory")).expect("linked");
     symlink("/proc/self/cwd", guest.work("magic")).expect("linked");
     symlink("loop", guest.work("loop")).expect("linked");
     std::fs::write(guest.work("real"), "real").expect("written");
@@ -161,7 +160,7 @@ fn paths_outside_the_roots_are_refused() {
     let paths = [
         "absolute",
         "climbing",
-        "folder/secret",
+        "directory/secret",
         "magic/x",
         "loop",
         "../outside/secret",
@@ -183,7 +182,7 @@ fn paths_outside_the_roots_are_refused() {
         guest.call(list).result.expect_err(path);
     }
     assert_eq!(std::fs::read(&secret).expect("there"), b"secret");
-    assert_eq!(std::fs::read_dir(guest.path("outside")).expect("a folder").count(), 1);
+    assert_eq!(std::fs::read_dir(guest.path("outside")).expect("a directory").count(), 1);
     // A link within the root is followed, and stays a link.
     assert_eq!(guest.read("inside").content, b"real");
     guest.write("inside", b"changed").expect("written");
@@ -205,14 +204,14 @@ fn read_only_roots_are_not_changed() {
     );
     let below = guest.path("fixed/new/file").display().to_string();
     assert_eq!(guest.write(&below, b"x").expect_err("refused").code, ErrorCode::PathNotAllowed);
-    assert_eq!(std::fs::read_dir(guest.path("fixed")).expect("a folder").count(), 1);
+    assert_eq!(std::fs::read_dir(guest.path("fixed")).expect("a directory").count(), 1);
 }
 
 #[test]
 fn a_root_for_reading_only_within_another_is_not_changed_by_detours() {
     let mut guest = Guest::start_without_handshake();
-    std::fs::create_dir(guest.work("skills")).expect("a folder");
-    std::fs::create_dir(guest.work("other")).expect("a folder");
+    std::fs::create_dir(guest.work("skills")).expect("a directory");
+    std::fs::create_dir(guest.work("other")).expect("a directory");
     std::fs::write(guest.work("skills/file"), "fixed").expect("written");
     symlink("skills", guest.work("link")).expect("linked");
     let mut hello = guest.hello();
@@ -225,7 +224,7 @@ fn a_root_for_reading_only_within_another_is_not_changed_by_detours() {
         guest.write(path, b"x").expect_err(path);
     }
     assert_eq!(guest.read("link/file").content, b"fixed");
-    assert_eq!(std::fs::read_dir(guest.work("skills")).expect("a folder").count(), 1);
+    assert_eq!(std::fs::read_dir(guest.work("skills")).expect("a directory").count(), 1);
 }
 
 #[test]
@@ -233,13 +232,13 @@ fn races_with_links_do_not_escape() {
     let mut guest = Guest::start();
     let secret = guest.path("outside/file");
     std::fs::write(&secret, "secret").expect("written");
-    std::fs::create_dir_all(guest.work("now/sub")).expect("folders");
+    std::fs::create_dir_all(guest.work("now/sub")).expect("directories");
     std::fs::write(guest.work("now/file"), "inside").expect("written");
     symlink(guest.path("outside"), guest.work("trap")).expect("linked");
     let stop = Arc::new(AtomicBool::new(false));
     let racer = {
         let (stop, work) = (Arc::clone(&stop), guest.path("work"));
-        // `now` is the real folder and a link to outside in turn, many times during each operation.
+        // `now` is the real directory and a link to outside in turn, many times during each operation.
         std::thread::spawn(move || {
             let mut swaps = 0_u64;
             while !stop.load(Ordering::Relaxed) {
@@ -257,7 +256,7 @@ fn races_with_links_do_not_escape() {
             reached += usize::from(outcome.content == b"inside");
             assert!(outcome.content == b"inside" || outcome.content.is_empty(), "{outcome:?}");
         }
-        // A whole new file in the real folder, or none: never outside.
+        // A whole new file in the real directory, or none: never outside.
         let _ = guest.write("now/file", b"inside");
         let _ = guest.write(&format!("now/deep{}/new", round % 3), b"inside");
         let _ = guest.call(replace("now/file", "inside", "inside"));
@@ -265,7 +264,7 @@ fn races_with_links_do_not_escape() {
     }
     stop.store(true, Ordering::Relaxed);
     let swaps = racer.join().expect("the racer did not fail");
-    assert_eq!(std::fs::read_dir(guest.path("outside")).expect("a folder").count(), 1);
+    assert_eq!(std::fs::read_dir(guest.path("outside")).expect("a directory").count(), 1);
     assert_eq!(std::fs::read(&secret).expect("there"), b"secret");
     assert!(swaps > 150 && reached > 0, "{swaps} swaps, reached {reached} times of 300");
 }
@@ -274,7 +273,7 @@ fn races_with_links_do_not_escape() {
 fn only_regular_files_are_files() {
     let mut guest = Guest::start();
     let fifo = guest.work("fifo");
-    assert!(guest.bash("mkfifo fifo; mkdir folder").result.is_ok());
+    assert!(guest.bash("mkfifo fifo; mkdir directory").result.is_ok());
     let _socket = std::os::unix::net::UnixListener::bind(guest.work("socket")).expect("bound");
     for name in ["fifo", "socket"] {
         assert_eq!(refused(&mut guest, name).code, ErrorCode::NotRegular);
@@ -282,8 +281,8 @@ fn only_regular_files_are_files() {
         assert_eq!(guest.call(replace(name, "a", "b")).result.expect_err(name).code, ErrorCode::NotRegular);
     }
     assert!(fifo.exists());
-    assert_eq!(guest.read("folder").result.expect_err("a folder").code, ErrorCode::IsDirectory);
-    assert_eq!(guest.write("folder", b"x").expect_err("a folder").code, ErrorCode::IsDirectory);
+    assert_eq!(guest.read("directory").result.expect_err("a directory").code, ErrorCode::IsDirectory);
+    assert_eq!(guest.write("directory", b"x").expect_err("a directory").code, ErrorCode::IsDirectory);
     assert_eq!(guest.write("", b"x").expect_err("no name").code, ErrorCode::BadRequest);
     assert_eq!(guest.write("..", b"x").expect_err("no name").code, ErrorCode::IsDirectory);
     guest.write("file", b"x").expect("written");
@@ -365,7 +364,7 @@ fn images_are_sent_completely_or_not_at_all() {
 }
 
 #[test]
-fn folders_are_listed_within_limits() {
+fn directories_are_listed_within_limits() {
     let mut guest = Guest::start();
     let script = "mkdir -p top/a/b/c .hidden/x; echo 12345 > top/a/file; ln -s / top/link; mkfifo top/a-fifo; touch top/.dot
         for i in $(seq 3000); do : > top/a/b/c/$i; done";
@@ -396,7 +395,7 @@ fn folders_are_listed_within_limits() {
     assert_eq!((paths.len(), truncated), (10, true));
     let Ok(Reply::View(ViewReply::Directory { entries, .. })) = guest.call(view("top", None, 10)).result
     else {
-        panic!("no folder");
+        panic!("no directory");
     };
     assert_eq!(entries.len(), 5);
     let error =
@@ -468,18 +467,18 @@ fn a_tree_is_listed_in_pages_however_large_it_is() {
 }
 
 #[test]
-fn folders_are_made_with_their_permissions() {
+fn directories_are_made_with_their_permissions() {
     let mut guest = Guest::start();
     let mode = |guest: &Guest, name: &str| {
         std::fs::metadata(guest.work(name)).expect("there").permissions().mode() & 0o7777
     };
-    let mut make = |path: &str, mode| guest.call(Request::Folder { path: path.to_owned(), mode }).result;
-    assert_eq!(make("a/b", 0o6750), Ok(Reply::Folder { folders: 2 }));
-    assert_eq!(make("a/b", 0o700), Ok(Reply::Folder { folders: 0 }));
+    let mut make = |path: &str, mode| guest.call(Request::Dir { path: path.to_owned(), mode }).result;
+    assert_eq!(make("a/b", 0o6750), Ok(Reply::Dir { dirs: 2 }));
+    assert_eq!(make("a/b", 0o700), Ok(Reply::Dir { dirs: 0 }));
     assert_eq!(make("/nowhere", 0o700).expect_err("outside").code, ErrorCode::PathNotAllowed);
     assert_eq!((mode(&guest, "a"), mode(&guest, "a/b")), (0o755, 0o750));
     guest.write("file", b"x").expect("written");
-    let error = guest.call(Request::Folder { path: "file/below".to_owned(), mode: 0o755 }).result;
+    let error = guest.call(Request::Dir { path: "file/below".to_owned(), mode: 0o755 }).result;
     assert_eq!(error.expect_err("a file").code, ErrorCode::NotDirectory);
 }
 
@@ -489,7 +488,7 @@ fn one_occurrence_is_replaced() {
     std::fs::write(guest.work("file"), "one two three two").expect("written");
     assert_eq!(
         guest.call(replace("file", "one", "1")).result,
-        Ok(Reply::Write { size: 15, existed: true, folders: 0 })
+        Ok(Reply::Write { size: 15, existed: true, dirs: 0 })
     );
     assert_eq!(std::fs::read(guest.work("file")).expect("there"), b"1 two three two");
     let mut code = |path: &str, old: &str| guest.call(replace(path, old, "x")).result.expect_err(old).code;

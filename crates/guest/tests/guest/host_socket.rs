@@ -39,8 +39,8 @@ fn next_frame(mut from: impl Read) -> Frame {
 
 #[test]
 fn the_guest_uses_the_socket_and_ends_with_it() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let path = folder.path().join("socket");
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("socket");
     let listener = UnixListener::bind(&path).expect("a socket");
     let mut guest = guest(&path).spawn().expect("the guest starts");
     let (mut host, _) = listener.accept().expect("it connects");
@@ -60,10 +60,10 @@ fn the_guest_uses_the_socket_and_ends_with_it() {
 
 #[test]
 fn a_failed_connection_is_reported_and_standard_streams_are_used() {
-    let folder = tempfile::tempdir().expect("a folder");
+    let dir = tempfile::tempdir().expect("a directory");
     let too_long = "x".repeat(200);
     for name in ["nothing", too_long.as_str()] {
-        let mut guest = guest(&folder.path().join(name)).spawn().expect("the guest starts");
+        let mut guest = guest(&dir.path().join(name)).spawn().expect("the guest starts");
         let mut stdout = guest.stdout.take().expect("a pipe");
         let mut said = [0];
         stdout.read_exact(&mut said).expect("it says so");

@@ -49,22 +49,22 @@ impl Host {
 
     /// A guest before the handshake. `before` is a wrapper that starts it.
     fn start(self, before: Option<&str>) -> Guest {
-        let folder = tempfile::tempdir().expect("a folder");
+        let dir = tempfile::tempdir().expect("a directory");
         let mut program = Path::new(env!("CARGO_BIN_EXE_conjure-guest")).to_owned();
         for name in ["work", "fixed", "output", "outside"] {
-            fs::create_dir(folder.path().join(name)).expect("a folder");
+            fs::create_dir(dir.path().join(name)).expect("a directory");
         }
         if self.uid() != rustix::process::geteuid().as_raw() {
             // Where another user can reach it.
-            let copy = folder.path().join("guest");
+            let copy = dir.path().join("guest");
             // By another process: a file that this one has open for writing, or a child forked just then, cannot be run.
             #[expect(clippy::disallowed_methods, reason = "tests copy the program")]
             let copied = Command::new("cp").arg(&program).arg(&copy).status().expect("cp runs");
             assert!(copied.success());
             program = copy;
-            fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).expect("ours");
+            fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).expect("ours");
             for name in ["work", "fixed", "output", "outside"] {
-                chown(folder.path().join(name), Some(self.uid()), Some(self.uid())).expect("root may");
+                chown(dir.path().join(name), Some(self.uid()), Some(self.uid())).expect("root may");
             }
         }
         #[expect(clippy::disallowed_methods, reason = "this is the program under test")]
@@ -83,7 +83,7 @@ impl Host {
         if self.uid() != rustix::process::geteuid().as_raw() {
             command.uid(self.uid()).gid(self.uid());
         }
-        Guest::spawn(command, folder)
+        Guest::spawn(command, dir)
     }
 
     fn spec(self, guest: &Guest) -> JailSpec {
@@ -132,8 +132,8 @@ impl Host {
             ("/proc/acpi", MountKind::Masked),
             ("/proc/not-there", MountKind::Masked),
             ("/run", memory(0o755, Access::ReadWrite)),
-            ("/run/tmp", MountKind::Folder { mode: 0o1777 }),
-            ("/run/home", MountKind::Folder { mode: 0o700 }),
+            ("/run/tmp", MountKind::Dir { mode: 0o1777 }),
+            ("/run/home", MountKind::Dir { mode: 0o700 }),
             ("/tmp", MountKind::SubdirBind { path: "/run/tmp".to_owned() }),
             ("/home/sandbox", MountKind::SubdirBind { path: "/run/home".to_owned() }),
             ("/dev", memory(0o755, Access::ReadOnly)),
@@ -468,14 +468,14 @@ fn set_up_errors_name_the_cause() {
             fs::remove_dir(guest.path("fixed")).expect("ours");
             spec.hostname = "other".to_owned();
         });
-        assert_eq!((missing.step, missing.errno), (SetupStep::HostFolders, 2), "{missing}");
+        assert_eq!((missing.step, missing.errno), (SetupStep::HostDirs, 2), "{missing}");
         assert!(missing.to_string().contains("/fixed` for the jail"), "{missing}");
 
         let link = host.failure(None, |guest, _| {
             fs::remove_dir(guest.path("fixed")).expect("ours");
             symlink("/etc", guest.path("fixed")).expect("ours");
         });
-        assert_eq!(link.step, SetupStep::HostFolders);
+        assert_eq!(link.step, SetupStep::HostDirs);
         assert!(link.to_string().contains("symbolic link"), "{link}");
 
         for path in ["relative", "/a/../b", "/", "//a", "/a/."] {
@@ -505,7 +505,7 @@ fn links_in_the_jail_stay_in_the_jail() {
         let mut add = |path: &str, is| spec.mounts.push(MountEntry { path: path.to_owned(), kind: is });
         // What the host has there is not what lies there in the jail.
         add("/way", MountKind::Link { target: outside.clone() });
-        add(&outside, MountKind::Folder { mode: 0o755 });
+        add(&outside, MountKind::Dir { mode: 0o755 });
         add("/way/file", MountKind::File { mode: 0o644, content: "inside".to_owned() });
         guest.send_json(FrameKind::Hello, 0, &hello);
         assert_eq!(guest.next_of(0).kind, FrameKind::Welcome);

@@ -94,5 +94,9 @@ fn more_operations_than_may_be_are_refused_and_the_rest_go_on() {
         assert!(matches!(error.code, ErrorCode::Cancelled | ErrorCode::Exhausted), "{error:?}");
     }
     assert!(guest.bash("true").result.is_ok());
-    assert_eq!(std::fs::read_dir(guest.path("work")).expect("a folder").count(), 1, "only the spill folder");
+    assert_eq!(
+        std::fs::read_dir(guest.path("work")).expect("a directory").count(),
+        1,
+        "only the spill directory"
+    );
 }

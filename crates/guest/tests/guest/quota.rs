@@ -1,4 +1,4 @@
-//! A folder with a disk quota.
+//! A directory with a disk quota.
 
 use std::fs;
 
@@ -10,7 +10,7 @@ use crate::client::{Guest, Outcome, PLENTY, bash, wait_until};
 
 const MIB: u64 = 1 << 20;
 
-/// The quota of most tests: 8 MiB and 200 files and folders.
+/// The quota of most tests: 8 MiB and 200 files and directories.
 const ALLOWED: DiskUsage = DiskUsage { bytes: 8 * MIB, inodes: 200 };
 
 fn guest() -> Guest {
@@ -32,7 +32,7 @@ fn excess(outcome: &Outcome) -> QuotaExcess {
 /// Removes files, and waits until programs may write again.
 fn recover(guest: &mut Guest, script: &str) {
     assert_eq!(guest.bash(script).end(), ExecEnd::Exited(0));
-    wait_until("the folder is measured to take less", || {
+    wait_until("the directory is measured to take less", || {
         guest.bash("trap '' XFSZ; echo x > probe && rm probe").end() == ExecEnd::Exited(0)
     });
 }
@@ -106,7 +106,7 @@ fn a_removed_file_counts_as_long_as_it_is_open() {
     let outcome = guest.bash("exec 3> file; rm file; exec cat /dev/zero >&3");
     excess(&outcome);
     guest.assert_nothing_left();
-    assert!(fs::read_dir(guest.path("work")).expect("a folder").count() <= 1, "the folder is empty");
+    assert!(fs::read_dir(guest.path("work")).expect("a directory").count() <= 1, "the directory is empty");
     // It went with its last user.
     recover(&mut guest, "true");
 }
@@ -132,7 +132,7 @@ exec python3 hold.py",
     excess(&outcome);
 }
 
-/// Not even from a folder that its owner may not list.
+/// Not even from a directory that its owner may not list.
 #[test]
 fn nothing_is_hidden() {
     let mut guest = guest();
@@ -140,7 +140,7 @@ fn nothing_is_hidden() {
         "mkdir -p a/b && cd a/b && for i in {1..600}; do mkdir d && cd d; done && exec 3> big && chmod 300 . &&
          cd / && chmod 0 \"$OLDPWD\" 2> /dev/null; exec cat /dev/zero >&3",
     );
-    // The 600 folders are too much by themselves.
+    // The 600 directories are too much by themselves.
     excess(&outcome);
     recover(&mut guest, "chmod -R u+rwx a; rm -r a");
     let outcome = guest.bash("mkdir a && exec 3> a/big && chmod 300 a && exec cat /dev/zero >&3");
@@ -168,7 +168,7 @@ fn file_operations_respect_the_quota() {
         Request::Replace { path: "text".to_owned(), old: "one".to_owned(), new: "y".repeat(500_000) };
     no_space(guest.call(replace).result);
     assert_eq!(fs::read(guest.work("text")).expect("there"), b"one two");
-    // Two hundred folders for one file.
+    // Two hundred directories for one file.
     no_space(guest.write(&format!("{}/file", vec!["d"; 250].join("/")), b"x"));
     assert!(!guest.work("d").exists());
     assert!(guest.write(&format!("{}/file", vec!["d"; 50].join("/")), b"x").is_ok());
@@ -194,7 +194,7 @@ fn refused_writes_use_no_space() {
     assert_eq!(guest.finish(waiting).end(), ExecEnd::Cancelled);
 }
 
-/// A session may continue in a folder above its quota. Only its writes are refused.
+/// A session may continue in a directory above its quota. Only its writes are refused.
 #[test]
 fn existing_usage_ends_no_program() {
     let mut guest = Guest::start_with_quota(ALLOWED, |guest| {
@@ -224,7 +224,7 @@ fn measuring_cannot_be_prevented() {
 }
 
 #[test]
-fn a_missing_folder_is_refused() {
+fn a_missing_directory_is_refused() {
     let mut guest = Guest::start_without_handshake();
     let path = guest.path("nothing").to_str().expect("UTF-8").to_owned();
     let quota = Quota { path, allowed: ALLOWED, basis: QuotaBasis::Everything };

@@ -107,8 +107,8 @@ fn a_closed_queue_drains_and_accepts_no_more() {
 /// The end of the writer fails waiting and later writes, and no reads.
 #[tokio::test]
 async fn a_panic_of_the_writer_fails_all_calls() {
-    let folder = tempfile::tempdir().unwrap();
-    let open = || SqliteJournal::open(folder.path(), SqliteOptions::default()).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let open = || SqliteJournal::open(dir.path(), SqliteOptions::default()).unwrap();
     let journal = open();
     let key = SessionKey::new(tenant("acme").unwrap(), SessionId::from_bits(1));
     journal.create(&key).await.unwrap();
@@ -154,15 +154,15 @@ async fn a_panic_of_the_writer_fails_all_calls() {
 /// database's, which has everything in it.
 #[tokio::test]
 async fn a_temporary_copy_under_the_databases_name_gets_no_wal() {
-    let folder = tempfile::tempdir().unwrap();
-    let journal = SqliteJournal::open(folder.path(), SqliteOptions::default()).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let journal = SqliteJournal::open(dir.path(), SqliteOptions::default()).unwrap();
     let key = SessionKey::new(tenant("acme").unwrap(), SessionId::from_bits(1));
     journal.create(&key).await.unwrap();
     let note = |text: &str| vec![NewEvent::new("note", 1, text.as_bytes().to_vec())];
     journal.append(&key, 0, Epoch::NONE, note("a")).await.unwrap();
 
     let files = Arc::clone(&journal.inner.files);
-    let (database, saved) = (files.database(), folder.path().join("kept"));
+    let (database, saved) = (files.database(), dir.path().join("kept"));
     fs::rename(database, &saved).unwrap();
     fs::copy(&saved, database).unwrap();
     let connection = connect(database, OpenFlags::empty()).unwrap();
@@ -176,15 +176,15 @@ async fn a_temporary_copy_under_the_databases_name_gets_no_wal() {
 
     journal.append(&key, 1, Epoch::NONE, note("b")).await.unwrap();
     journal.close().await;
-    let reopened = SqliteJournal::open(folder.path(), SqliteOptions::default()).unwrap();
+    let reopened = SqliteJournal::open(dir.path(), SqliteOptions::default()).unwrap();
     assert_eq!(read_all(&reopened, &key, 0).await.unwrap().len(), 2);
 }
 
 /// A call that breaks its transaction fails alone: the others of its group are carried out.
 #[tokio::test]
 async fn a_failing_call_fails_no_other() {
-    let folder = tempfile::tempdir().unwrap();
-    let journal = SqliteJournal::open(folder.path(), SqliteOptions::default()).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let journal = SqliteJournal::open(dir.path(), SqliteOptions::default()).unwrap();
     let key = SessionKey::new(tenant("acme").unwrap(), SessionId::from_bits(1));
     journal.create(&key).await.unwrap();
     // While this is under way the others gather into one group.
@@ -246,8 +246,8 @@ fn an_older_database_runs_the_missing_migrations() {
 
 #[tokio::test]
 async fn dropping_the_last_clone_ends_the_threads() {
-    let folder = tempfile::tempdir().unwrap();
-    let journal = SqliteJournal::open(folder.path(), SqliteOptions::default()).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let journal = SqliteJournal::open(dir.path(), SqliteOptions::default()).unwrap();
     let (mut writers, mut readers) = (journal.inner.writers.clone(), journal.inner.readers.clone());
     assert_eq!((*writers.borrow(), *readers.borrow()), (1, 2));
     let key = SessionKey::new(tenant("acme").unwrap(), SessionId::from_bits(1));
@@ -263,19 +263,19 @@ async fn dropping_the_last_clone_ends_the_threads() {
         // An error means that the threads are gone with the other end.
         let _ = alive.wait_for(|alive| *alive == 0).await;
     }
-    assert!(!folder.path().join("journal.sqlite-wal").exists(), "the log is merged");
+    assert!(!dir.path().join("journal.sqlite-wal").exists(), "the log is merged");
 }
 
 /// No writer has the log open any more. Readers do, and the last one to close it merges it.
 #[tokio::test]
 async fn a_wal_removed_while_the_writer_ends_loses_nothing() {
-    let folder = tempfile::tempdir().unwrap();
-    let journal = SqliteJournal::open(folder.path(), SqliteOptions::default()).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let journal = SqliteJournal::open(dir.path(), SqliteOptions::default()).unwrap();
     let key = SessionKey::new(TenantId::new("acme").unwrap(), SessionId::from_bits(1));
     let note = |text: &str| vec![NewEvent::new("note", 1, text.as_bytes().to_vec())];
     journal.create(&key).await.unwrap();
     journal.append(&key, 0, Epoch::NONE, note("0")).await.unwrap();
-    let log = folder.path().join("journal.sqlite-wal");
+    let log = dir.path().join("journal.sqlite-wal");
     let panicking = journal.submit_write::<()>(None, 0, move |_| {
         fs::remove_file(&log).unwrap();
         std::panic::resume_unwind(Box::new("it was killed"))
@@ -285,7 +285,7 @@ async fn a_wal_removed_while_the_writer_ends_loses_nothing() {
     let second = journal.reopen().unwrap();
     assert_eq!(second.append(&key, 1, Epoch::NONE, note("1")).await, Ok(2));
     second.close().await;
-    let reopened = SqliteJournal::open(folder.path(), SqliteOptions::default()).unwrap();
+    let reopened = SqliteJournal::open(dir.path(), SqliteOptions::default()).unwrap();
     assert_eq!(read_all(&reopened, &key, 0).await.unwrap().len(), 2);
 }
 
@@ -293,9 +293,9 @@ async fn a_wal_removed_while_the_writer_ends_loses_nothing() {
 /// lies in the old one, and then remove the new one.
 #[tokio::test]
 async fn an_older_wal_is_not_merged_when_the_writer_ends() {
-    let folder = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     let options = SqliteOptions::default();
-    let journal = SqliteJournal::open(folder.path(), options.clone()).unwrap();
+    let journal = SqliteJournal::open(dir.path(), options.clone()).unwrap();
     let key = SessionKey::new(TenantId::new("acme").unwrap(), SessionId::from_bits(1));
     let note = |text: &str| vec![NewEvent::new("note", 1, text.as_bytes().to_vec())];
     journal.create(&key).await.unwrap();
@@ -314,14 +314,14 @@ async fn an_older_wal_is_not_merged_when_the_writer_ends() {
     drop(passing);
     journal.close().await;
 
-    fs::rename(folder.path().join("journal.sqlite-wal"), folder.path().join("away")).unwrap();
+    fs::rename(dir.path().join("journal.sqlite-wal"), dir.path().join("away")).unwrap();
     let second = journal.reopen().unwrap();
     assert_ne!(*files.read_wal(), old);
     assert_eq!(second.append(&key, 9, Epoch::NONE, note("new")).await, Ok(10));
     second.kill_writer_for_test();
     second.close().await;
     drop(resting);
-    let reopened = SqliteJournal::open(folder.path(), options).unwrap();
+    let reopened = SqliteJournal::open(dir.path(), options).unwrap();
     let events = read_all(&reopened, &key, 0).await.unwrap();
     assert_eq!(events.iter().map(|event| event.body.len()).collect::<Vec<_>>(), [3; 10]);
     assert_eq!(events[9].body, b"new");

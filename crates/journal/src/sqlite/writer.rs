@@ -166,8 +166,8 @@ impl Writer {
         let open = open::open_writer(&files, &self.options)?;
         // A file that was put at the path is older than the merged WAL.
         open::merge_wal(&open.connection, files.database()).map_err(|error| files.moved_error(error))?;
-        if let Some(folder) = files.database().parent() {
-            open::sync_dir(folder)?;
+        if let Some(dir) = files.database().parent() {
+            open::sync_dir(dir)?;
         }
         // Read connections still have the old WAL open.
         open_wal.set(open.wal);

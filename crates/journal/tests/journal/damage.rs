@@ -34,13 +34,13 @@ async fn recorded() -> (OnDisk, Vec<Vec<RecordedEvent>>) {
         all.push(read_all(&journal, &key, 0).await.unwrap());
     }
     journal.close().await;
-    assert_eq!(files(&fixture.folder(), "journal.sqlite"), 1, "the log is merged");
+    assert_eq!(files(&fixture.dir(), "journal.sqlite"), 1, "the log is merged");
     (fixture, all)
 }
 
 /// Reads all of a journal. Everything is as it was recorded, or an error says what is wrong.
-async fn assert_reported_or_intact(folder: &Path, all: &[Vec<RecordedEvent>]) -> usize {
-    let journal = match SqliteJournal::open(folder, options()) {
+async fn assert_reported_or_intact(dir: &Path, all: &[Vec<RecordedEvent>]) -> usize {
+    let journal = match SqliteJournal::open(dir, options()) {
         Ok(journal) => journal,
         Err(error) => {
             let kind = error.kind();
@@ -81,13 +81,13 @@ async fn a_truncated_database_is_an_error() {
         [0, 1, 99, 100, 4_095, 4_096, 5_000, complete.len() / 2, complete.len() - 4_096, complete.len() - 1]
     {
         fs::write(fixture.database(), &complete[..length]).unwrap();
-        assert!(assert_reported_or_intact(&fixture.folder(), &all).await > 0, "cut at {length}");
+        assert!(assert_reported_or_intact(&fixture.dir(), &all).await > 0, "cut at {length}");
         for log in ["journal.sqlite-wal", "journal.sqlite-shm"] {
-            let _ = fs::remove_file(fixture.folder().join(log));
+            let _ = fs::remove_file(fixture.dir().join(log));
         }
     }
     fs::write(fixture.database(), &complete).unwrap();
-    assert_eq!(assert_reported_or_intact(&fixture.folder(), &all).await, 0);
+    assert_eq!(assert_reported_or_intact(&fixture.dir(), &all).await, 0);
 }
 
 /// SQLite does not check its pages; the rows' checksums do.
@@ -100,9 +100,9 @@ async fn a_changed_byte_is_an_error_or_harmless() {
         let mut damaged = complete.clone();
         damaged[position] ^= 0x21;
         fs::write(fixture.database(), &damaged).unwrap();
-        reported += usize::from(assert_reported_or_intact(&fixture.folder(), &all).await > 0);
+        reported += usize::from(assert_reported_or_intact(&fixture.dir(), &all).await > 0);
         for log in ["journal.sqlite-wal", "journal.sqlite-shm"] {
-            let _ = fs::remove_file(fixture.folder().join(log));
+            let _ = fs::remove_file(fixture.dir().join(log));
         }
     }
     // Events are most of the file.
@@ -153,15 +153,15 @@ async fn a_truncated_wal_keeps_complete_appends() {
         let events: Vec<NewEvent> = (0..3).flat_map(|_| note(&"x".repeat(300 + append))).collect();
         journal.append(&key, 3 * append as u64, Epoch::NONE, events).await.unwrap();
     }
-    let read = |name: &str| fs::read(fixture.folder().join(name)).unwrap();
+    let read = |name: &str| fs::read(fixture.dir().join(name)).unwrap();
     let (database, log) = (read("journal.sqlite"), read("journal.sqlite-wal"));
     assert!(log.len() > 100_000, "everything is in the log: {}", log.len());
     let mut received = Vec::new();
     for part in 0..=40 {
         let copy = OnDisk::new();
-        fs::create_dir(copy.folder()).unwrap();
+        fs::create_dir(copy.dir()).unwrap();
         fs::write(copy.database(), &database).unwrap();
-        fs::write(copy.folder().join("journal.sqlite-wal"), &log[..log.len() * part / 40]).unwrap();
+        fs::write(copy.dir().join("journal.sqlite-wal"), &log[..log.len() * part / 40]).unwrap();
         let journal = copy.journal();
         let events = match read_all(&journal, &key, 0).await {
             Ok(events) => events.len() as u64,
@@ -188,11 +188,11 @@ async fn a_missing_or_changed_large_body_is_an_error() {
     let large = |byte| vec![NewEvent::new("file", 1, vec![byte; 100_000])];
     journal.append(&key, 0, Epoch::NONE, large(1)).await.unwrap();
     journal.append(&key, 1, Epoch::NONE, large(2)).await.unwrap();
-    let contents = fixture.folder().join("blobs/acme/plain");
+    let contents = fixture.dir().join("blobs/acme/plain");
     assert_eq!(files(&contents, ""), 2);
     let mut bodies = Vec::new();
-    for folder in fs::read_dir(&contents).unwrap() {
-        bodies.extend(fs::read_dir(folder.unwrap().path()).unwrap().map(|entry| entry.unwrap().path()));
+    for dir in fs::read_dir(&contents).unwrap() {
+        bodies.extend(fs::read_dir(dir.unwrap().path()).unwrap().map(|entry| entry.unwrap().path()));
     }
     for body in &bodies {
         let complete = fs::read(body).unwrap();
@@ -214,8 +214,8 @@ async fn a_missing_or_changed_large_body_is_an_error() {
 #[test]
 fn other_files_are_rejected_and_unchanged() {
     let fixture = OnDisk::new();
-    let refused = || SqliteJournal::open(&fixture.folder(), options()).unwrap_err();
-    fs::create_dir(fixture.folder()).unwrap();
+    let refused = || SqliteJournal::open(&fixture.dir(), options()).unwrap_err();
+    fs::create_dir(fixture.dir()).unwrap();
     let text = "These are notes and no database. ".repeat(100);
     fs::write(fixture.database(), &text).unwrap();
     let error = refused();
@@ -235,8 +235,8 @@ fn other_files_are_rejected_and_unchanged() {
     }
     fs::create_dir(fixture.database()).unwrap();
     assert_eq!(refused().kind(), JournalErrorKind::Io);
-    // A file where the folder should be.
-    let file = fixture.folder().join("file");
+    // A file where the directory should be.
+    let file = fixture.dir().join("file");
     fs::write(&file, "").unwrap();
     let error = SqliteJournal::open(&file, options()).unwrap_err();
     assert_eq!(error.kind(), JournalErrorKind::Io, "{error:?}");

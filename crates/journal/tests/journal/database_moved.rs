@@ -13,7 +13,7 @@ use tokio::sync::watch;
 use crate::support::{OnDisk, key, note, options};
 
 fn log(fixture: &OnDisk) -> PathBuf {
-    fixture.folder().join("journal.sqlite-wal")
+    fixture.dir().join("journal.sqlite-wal")
 }
 
 /// A journal with one event.
@@ -42,7 +42,7 @@ fn database_moved(path: &Path, found: FoundInstead) -> JournalError {
 async fn a_moved_database_is_reported_and_works_when_it_is_back() {
     let fixture = OnDisk::new();
     let journal = recorded(&fixture).await;
-    let away = fixture.folder().join("away");
+    let away = fixture.dir().join("away");
     fs::rename(fixture.database(), &away).unwrap();
     let moved = database_moved(&fixture.database(), FoundInstead::Nothing);
     assert_eq!(append(&journal, 1).await, Err(moved.clone()));
@@ -72,15 +72,15 @@ async fn a_moved_directory_is_reported_and_works_when_it_is_back() {
     let journal = recorded(&fixture).await;
     let large = vec![NewEvent::new("file", 1, vec![7; 100_000])];
     journal.append(&key("acme", 1), 1, Epoch::NONE, large).await.unwrap();
-    let away = fixture.folder().with_file_name("away");
+    let away = fixture.dir().with_file_name("away");
     for seq in 2..5 {
-        fs::rename(fixture.folder(), &away).unwrap();
+        fs::rename(fixture.dir(), &away).unwrap();
         let moved = database_moved(&fixture.database(), FoundInstead::Nothing);
         assert_eq!(append(&journal, seq).await, Err(moved.clone()));
         // Its large bodies are not taken for missing ones.
         assert_eq!(read_all(&journal, &key("acme", 1), 0).await, Err(moved));
-        assert!(!fixture.folder().exists(), "nothing is recreated while the files may come back");
-        fs::rename(&away, fixture.folder()).unwrap();
+        assert!(!fixture.dir().exists(), "nothing is recreated while the files may come back");
+        fs::rename(&away, fixture.dir()).unwrap();
         assert_eq!(append(&journal, seq).await, Ok(seq + 1));
     }
     drop(journal);
@@ -102,7 +102,7 @@ async fn a_removed_wal_loses_nothing() {
         assert_eq!(texts(&journal).await.len() as u64, seq + 1);
     }
     let copy = OnDisk::new();
-    fs::create_dir(copy.folder()).unwrap();
+    fs::create_dir(copy.dir()).unwrap();
     fs::copy(fixture.database(), copy.database()).unwrap();
     fs::copy(log(&fixture), log(&copy)).unwrap();
     assert_eq!(texts(&copy.journal()).await.len(), 10);
@@ -115,7 +115,7 @@ async fn a_removed_wal_loses_nothing() {
 async fn a_wal_restored_late_is_harmless() {
     let fixture = OnDisk::new();
     let journal = recorded(&fixture).await;
-    let (away, copy) = (fixture.folder().join("away"), fixture.folder().join("copy"));
+    let (away, copy) = (fixture.dir().join("away"), fixture.dir().join("copy"));
     fs::copy(log(&fixture), &copy).unwrap();
     fs::rename(log(&fixture), &away).unwrap();
     assert_eq!(append(&journal, 1).await, Ok(2));
@@ -151,35 +151,35 @@ struct AppendCounts {
     refused: u64,
 }
 
-/// Moves the folder away and back this many times, and removes the log now and then.
-fn move_repeatedly(folder: &Path, away: &Path, times: u64) {
+/// Moves the directory away and back this many times, and removes the log now and then.
+fn move_repeatedly(dir: &Path, away: &Path, times: u64) {
     for time in 0..times {
-        fs::rename(folder, away).unwrap();
-        fs::rename(away, folder).unwrap();
+        fs::rename(dir, away).unwrap();
+        fs::rename(away, dir).unwrap();
         if time.is_multiple_of(16) {
-            let _ = fs::remove_file(folder.join("journal.sqlite-wal"));
+            let _ = fs::remove_file(dir.join("journal.sqlite-wal"));
         }
     }
 }
 
-/// Moves them about for a shorter or longer while, again and again. Between, it leaves the folder in its place until something is
+/// Moves them about for a shorter or longer while, again and again. Between, it leaves the directory in its place until something is
 /// acknowledged, or away until something is refused: how fast the machine is decides how many appends meet a move, and not
 /// whether they get anywhere. Ends once nobody appends any more, while the writer has not seen the last moves.
-fn remove_and_restore(folder: &Path, away: &Path, mut counts: watch::Receiver<AppendCounts>) {
+fn remove_and_restore(dir: &Path, away: &Path, mut counts: watch::Receiver<AppendCounts>) {
     let runtime = Handle::current();
     for burst in 0_u64.. {
-        move_repeatedly(folder, away, 1 << (burst % 9));
+        move_repeatedly(dir, away, 1 << (burst % 9));
         let before = *counts.borrow_and_update();
         let resumes = if burst.is_multiple_of(8) {
-            fs::rename(folder, away).unwrap();
+            fs::rename(dir, away).unwrap();
             let refused = runtime.block_on(counts.wait_for(|now| now.refused > before.refused)).is_ok();
-            fs::rename(away, folder).unwrap();
+            fs::rename(away, dir).unwrap();
             refused
         } else {
             runtime.block_on(counts.wait_for(|now| now.acknowledged > before.acknowledged)).is_ok()
         };
         if !resumes {
-            return move_repeatedly(folder, away, 1 + burst % 16);
+            return move_repeatedly(dir, away, 1 + burst % 16);
         }
     }
 }
@@ -187,8 +187,8 @@ fn remove_and_restore(folder: &Path, away: &Path, mut counts: watch::Receiver<Ap
 /// Appends in the meantime, from this number on, until there were some of each. Gives the number of events that there must be.
 async fn append_disturbed(mut journal: SqliteJournal, mut seq: u64, fixture: &OnDisk) -> u64 {
     let (hear, counts) = watch::channel(AppendCounts::default());
-    let (folder, away) = (fixture.folder(), fixture.folder().with_file_name("away"));
-    let disturbing = tokio::task::spawn_blocking(move || remove_and_restore(&folder, &away, counts));
+    let (dir, away) = (fixture.dir(), fixture.dir().with_file_name("away"));
+    let disturbing = tokio::task::spawn_blocking(move || remove_and_restore(&dir, &away, counts));
     while hear.borrow().acknowledged < 50 || hear.borrow().refused < 5 {
         match append(&journal, seq).await {
             Ok(next) => {
@@ -239,7 +239,7 @@ async fn acknowledged_events_survive_file_removals() {
     let mut seq = 1;
     for _ in 0..12 {
         seq = append_disturbed(journal, seq, &fixture).await;
-        journal = SqliteJournal::open(&fixture.folder(), options()).unwrap();
+        journal = SqliteJournal::open(&fixture.dir(), options()).unwrap();
         // The last one may have been recorded without an answer.
         let found = texts(&journal).await;
         assert!(found.len() as u64 == seq || found.len() as u64 == seq + 1, "{} of {seq}", found.len());

@@ -31,11 +31,11 @@ async fn a_deleted_session_leaves_no_files() {
         .save_snapshot(&deleted, Epoch::NONE, Snapshot { seq: 1, version: 1, body: vec![3; 100_000] })
         .await
         .unwrap();
-    assert_eq!((count(&fixture, "events"), files(&fixture.folder(), "/plain/")), (1_503, 3));
+    assert_eq!((count(&fixture, "events"), files(&fixture.dir(), "/plain/")), (1_503, 3));
     journal.delete_session(&deleted).await.unwrap();
     // The sweep comes after what the deletion left.
     assert_eq!(journal.sweep().await, Ok(SweepReport::default()));
-    assert_eq!((count(&fixture, "events"), files(&fixture.folder(), "/plain/")), (1, 1));
+    assert_eq!((count(&fixture, "events"), files(&fixture.dir(), "/plain/")), (1, 1));
     for table in ["snapshots", "garbage_sessions", "garbage_blobs"] {
         assert_eq!(count(&fixture, table), 0, "{table}");
     }
@@ -60,7 +60,7 @@ async fn garbage_of_deletions_is_removed_at_the_next_open() {
     // The writer removes garbage before it waits for work; closing waits for the writer.
     let journal = fixture.journal();
     journal.sweep().await.unwrap();
-    assert_eq!((count(&fixture, "events"), files(&fixture.folder(), "/plain/")), (0, 0));
+    assert_eq!((count(&fixture, "events"), files(&fixture.dir(), "/plain/")), (0, 0));
     assert_eq!((count(&fixture, "garbage_sessions"), count(&fixture, "garbage_blobs")), (0, 0));
 }
 
@@ -83,7 +83,7 @@ async fn deleting_a_session_without_large_bodies_reads_none() {
     let journal = fixture.journal();
     journal.delete_session(&small).await.unwrap();
     journal.close().await;
-    assert_eq!((count(&fixture, "garbage_sessions"), files(&fixture.folder(), "/plain/")), (0, 1));
+    assert_eq!((count(&fixture, "garbage_sessions"), files(&fixture.dir(), "/plain/")), (0, 1));
 }
 
 /// A body without an event is what a crash between the two leaves.
@@ -96,16 +96,16 @@ async fn unreferenced_bodies_are_swept_per_tenant() {
         journal.create(&key).await.unwrap();
         journal.append(&key, 0, Epoch::NONE, large(1)).await.unwrap();
     }
-    let store = conjure_store::Store::open(&fixture.folder().join("blobs/acme")).unwrap();
+    let store = conjure_store::Store::open(&fixture.dir().join("blobs/acme")).unwrap();
     store.insert_bytes(&[7; 90_000], conjure_store::FileMode::Plain).unwrap();
     assert_eq!(journal.sweep().await, Ok(SweepReport { blobs: 1, bytes: 90_000 }));
     assert_eq!(journal.sweep().await, Ok(SweepReport::default()));
-    assert_eq!(files(&fixture.folder(), "/plain/"), 2);
+    assert_eq!(files(&fixture.dir(), "/plain/"), 2);
     // Deleting a tenant deletes only its own bodies.
     assert_eq!(journal.delete_tenant(&TenantId::new("acme").unwrap()).await, Ok(1));
     journal.sweep().await.unwrap();
-    assert_eq!(files(&fixture.folder().join("blobs/acme"), "/plain/"), 0);
-    assert_eq!(files(&fixture.folder().join("blobs/globex"), "/plain/"), 1);
+    assert_eq!(files(&fixture.dir().join("blobs/acme"), "/plain/"), 0);
+    assert_eq!(files(&fixture.dir().join("blobs/globex"), "/plain/"), 1);
 }
 
 /// The search takes time in proportion to a tenant's bodies; no call waits for it when nothing is to be removed.
@@ -120,5 +120,5 @@ async fn a_sweep_without_garbage_does_not_wait_for_the_writer() {
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
     assert_eq!(journal.sweep().await, Ok(SweepReport::default()));
     other.execute_batch("ROLLBACK").unwrap();
-    assert_eq!(files(&fixture.folder(), "/plain/"), 1);
+    assert_eq!(files(&fixture.dir(), "/plain/"), 1);
 }

@@ -31,7 +31,7 @@ fn copy(from: &Path, to: &Path) {
 #[tokio::test]
 async fn a_journal_of_format_1_is_read_and_written() {
     let fixture = OnDisk::new();
-    copy(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/1"), &fixture.folder());
+    copy(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/1"), &fixture.dir());
     let journal = fixture.journal();
     let first = key("acme", 0x0001_0203);
     let events = read_all(&journal, &first, 0).await.unwrap();
@@ -63,7 +63,7 @@ async fn counters_of_format_2_are_read_and_those_of_format_1_start_at_zero() {
     for (format, [tokens, calls]) in [("1", [0, 0]), ("2", [1_234, 1]), ("3", [1_234, 1]), ("4", [1_234, 1])]
     {
         let fixture = OnDisk::new();
-        copy(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(format), &fixture.folder());
+        copy(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(format), &fixture.dir());
         let journal = fixture.journal();
         let first = key("acme", 0x0001_0203);
         let names = || vec!["tokens".to_owned(), "calls".to_owned()];
@@ -82,7 +82,7 @@ async fn counters_of_format_2_are_read_and_those_of_format_1_start_at_zero() {
 async fn stored_bytes_are_the_same_in_every_format() {
     for format in ["1", "2", "3", "4"] {
         let fixture = OnDisk::new();
-        copy(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(format), &fixture.folder());
+        copy(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(format), &fixture.dir());
         let journal = fixture.journal();
         let first = key("acme", 0x0001_0203);
         // A session, four events, a snapshot; one body lies in the tenant's store.
@@ -102,7 +102,7 @@ async fn stored_bytes_are_the_same_in_every_format() {
 async fn rows_and_records_of_a_journal_of_format_4_are_read_and_an_older_one_has_none() {
     for format in ["1", "2", "3", "4"] {
         let fixture = OnDisk::new();
-        copy(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(format), &fixture.folder());
+        copy(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(format), &fixture.dir());
         let journal = fixture.journal();
         let agents = RecordQuery::new(key("acme", 0).tenant, RecordKind::from_static("agent"));
         let found = journal.query(agents.clone()).await.unwrap().records;
@@ -132,7 +132,7 @@ async fn rows_and_records_of_a_journal_of_format_4_are_read_and_an_older_one_has
 #[tokio::test]
 async fn a_migration_puts_the_times_of_sessions_in_their_order() {
     let fixture = OnDisk::new();
-    copy(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/3"), &fixture.folder());
+    copy(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/3"), &fixture.dir());
     let database = rusqlite::Connection::open(fixture.database()).unwrap();
     for (number, created) in [(1, 500), (2, 300), (3, 700), (4, 600)] {
         let sql = "INSERT INTO sessions (tenant, session, events, epoch, lease_until, created, updated)
@@ -157,7 +157,7 @@ async fn a_migration_puts_the_times_of_sessions_in_their_order() {
 #[tokio::test]
 async fn a_full_journal_of_format_2_is_opened() {
     let fixture = OnDisk::new();
-    copy(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/2"), &fixture.folder());
+    copy(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/2"), &fixture.dir());
     let database = rusqlite::Connection::open(fixture.database()).unwrap();
     let sessions = "WITH RECURSIVE n(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 2000) \
         INSERT INTO sessions (tenant, session, events, epoch, lease_until, created, updated) \
@@ -166,7 +166,7 @@ async fn a_full_journal_of_format_2_is_opened() {
     drop(database);
     let max_bytes = fs::metadata(fixture.database()).unwrap().len();
     let full = SqliteOptions { max_bytes: Some(max_bytes), ..options() };
-    let journal = SqliteJournal::open(&fixture.folder(), full).unwrap();
+    let journal = SqliteJournal::open(&fixture.dir(), full).unwrap();
     let full = key("full", 0).tenant;
     assert_eq!(journal.session_count(&full).await, Ok(2_000));
     assert_eq!(journal.stored_bytes(&full).await, Ok(2_000 * ROW_BYTES));
@@ -180,7 +180,7 @@ async fn a_newer_format_is_rejected_and_unchanged() {
     database.execute_batch("PRAGMA user_version = 99").unwrap();
     drop(database);
     let before = fs::read(fixture.database()).unwrap();
-    let error = SqliteJournal::open(&fixture.folder(), options()).unwrap_err();
+    let error = SqliteJournal::open(&fixture.dir(), options()).unwrap_err();
     let path = fixture.database().canonicalize().unwrap();
     assert_eq!(error, JournalError::NewerFormat { path, found: 99, known: 4 });
     assert!(error.to_string().ends_with("use a newer version"), "{error}");

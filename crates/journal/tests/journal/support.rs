@@ -26,9 +26,9 @@ impl JournalFixture for InMemory {
     }
 }
 
-/// A journal in a folder, opened any number of times, each with threads of its own.
+/// A journal in a directory, opened any number of times, each with threads of its own.
 pub(crate) struct OnDisk {
-    folder: TempDir,
+    dir: TempDir,
     pub(crate) options: SqliteOptions,
 }
 
@@ -38,25 +38,25 @@ impl OnDisk {
     }
 
     pub(crate) fn with(options: SqliteOptions) -> Self {
-        Self { folder: tempfile::tempdir().unwrap(), options }
+        Self { dir: tempfile::tempdir().unwrap(), options }
     }
 
-    pub(crate) fn folder(&self) -> PathBuf {
-        self.folder.path().join("journal")
+    pub(crate) fn dir(&self) -> PathBuf {
+        self.dir.path().join("journal")
     }
 
     pub(crate) fn database(&self) -> PathBuf {
-        self.folder().join("journal.sqlite")
+        self.dir().join("journal.sqlite")
     }
 
     pub(crate) fn journal(&self) -> SqliteJournal {
-        SqliteJournal::open(&self.folder(), self.options.clone()).unwrap()
+        SqliteJournal::open(&self.dir(), self.options.clone()).unwrap()
     }
 }
 
 impl JournalFixture for OnDisk {
     fn open(&self) -> BoxFuture<'_, Result<Arc<dyn Journal>, CaseError>> {
-        let opened = SqliteJournal::open(&self.folder(), self.options.clone());
+        let opened = SqliteJournal::open(&self.dir(), self.options.clone());
         std::future::ready(match opened {
             Ok(journal) => Ok(Arc::new(journal) as Arc<dyn Journal>),
             Err(error) => Err(error.into()),
@@ -74,7 +74,7 @@ impl RecordsFixture for InMemory {
 
 impl RecordsFixture for OnDisk {
     fn open(&self) -> BoxFuture<'_, Result<RecordsUnderTest, CaseError>> {
-        let opened = SqliteJournal::open(&self.folder(), self.options.clone());
+        let opened = SqliteJournal::open(&self.dir(), self.options.clone());
         let opened = opened.map(Arc::new).map_err(CaseError::from);
         let opened = opened.map(|both| RecordsUnderTest { records: both.clone(), journal: both });
         std::future::ready(opened).boxed()
@@ -90,8 +90,8 @@ pub(crate) fn note(text: &str) -> Vec<NewEvent> {
 }
 
 /// The number of files below a directory whose path contains `part`.
-pub(crate) fn files(folder: &Path, part: &str) -> usize {
-    let Ok(entries) = std::fs::read_dir(folder) else { return 0 };
+pub(crate) fn files(dir: &Path, part: &str) -> usize {
+    let Ok(entries) = std::fs::read_dir(dir) else { return 0 };
     let entries = entries.map(|entry| entry.unwrap().path());
     entries
         .map(|path| match path.is_dir() {

@@ -30,8 +30,8 @@ pub(super) fn read(path: &Path, spec: &McpServerSpec) -> Option<Listing> {
 pub(super) fn write(path: &Path, spec: &McpServerSpec, listing: &Listing) -> std::io::Result<()> {
     let manifest = Manifest { server: spec.identity().to_hex(), listing: listing.clone() };
     let bytes = serde_json::to_vec(&manifest)?;
-    let Some(folder) = path.parent() else { return Ok(()) };
-    std::fs::create_dir_all(folder)?;
+    let Some(dir) = path.parent() else { return Ok(()) };
+    std::fs::create_dir_all(dir)?;
     // The file is written aside and renamed, so a reader never sees a partial file.
     let number = conjure_base::random_bits()?;
     let staged = path.with_extension(format!("{number:x}"));

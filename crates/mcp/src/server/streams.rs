@@ -69,8 +69,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_client_verifies_every_file_of_a_skill() {
-        let folder = tempfile::tempdir().unwrap();
-        let root = folder.path().join("report");
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().join("report");
         std::fs::create_dir_all(root.join("assets")).unwrap();
         let manual = "---\nname: report\ndescription: Writes reports.\nlicense: MIT\n---\nWrite it.\n";
         std::fs::write(root.join("SKILL.md"), manual).unwrap();

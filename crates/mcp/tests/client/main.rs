@@ -105,8 +105,8 @@ async fn the_timeout_of_one_call_leaves_the_server_and_other_calls_alone() {
 
 #[tokio::test]
 async fn a_slow_server_is_not_dropped_and_its_tools_are_added_when_it_has_started() {
-    let folder = tempfile::tempdir().unwrap();
-    let gate = folder.path().join("go");
+    let dir = tempfile::tempdir().unwrap();
+    let gate = dir.path().join("go");
     let mut slow = spec("slow", &["--wait-for", gate.to_str().unwrap()]);
     slow.required = false;
     let session = Session::start([slow, spec("quick", &[])]).await;
@@ -130,8 +130,8 @@ async fn a_server_of_the_newest_revision_may_answer_late() {
 
 #[tokio::test]
 async fn a_server_that_fails_is_tried_again_in_the_background() {
-    let folder = tempfile::tempdir().unwrap();
-    let gate = folder.path().join("go");
+    let dir = tempfile::tempdir().unwrap();
+    let gate = dir.path().join("go");
     let mut failing = spec("one", &["--fail-until", gate.to_str().unwrap()]);
     failing.required = false;
     let session = Session::start([failing]).await;
@@ -218,11 +218,11 @@ async fn what_a_server_does_too_much_of_is_bounded() {
 
 #[tokio::test]
 async fn a_later_session_knows_the_tools_without_starting_the_server() {
-    let folder = tempfile::tempdir().unwrap();
-    let first = Session::with_manifests([spec("one", &[])], folder.path()).await;
+    let dir = tempfile::tempdir().unwrap();
+    let first = Session::with_manifests([spec("one", &[])], dir.path()).await;
     let names = first.tool_names();
     drop(first);
-    let later = Session::with_manifests([spec("one", &[])], folder.path()).await;
+    let later = Session::with_manifests([spec("one", &[])], dir.path()).await;
     assert!(matches!(later.servers.report()[0].state, ServerState::Known { tools: 10 }));
     assert_eq!(later.tool_names(), names);
     assert_eq!(later.call("mcp__one__count", json!({})).await.unwrap(), "1");
@@ -230,7 +230,7 @@ async fn a_later_session_knows_the_tools_without_starting_the_server() {
     // Other arguments may make another server of it.
     let mut other = spec("one", &["--tools", "1"]);
     other.required = false;
-    let other = Session::with_manifests([other], folder.path()).await;
+    let other = Session::with_manifests([other], dir.path()).await;
     assert!(!matches!(other.servers.report()[0].state, ServerState::Known { .. }));
 }
 

@@ -107,8 +107,8 @@ impl Client {
 
     /// Serves a skill with this `SKILL.md`.
     fn start_with(manual: &str) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let root = folder.path().join("report");
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().join("report");
         std::fs::create_dir_all(root.join("assets")).unwrap();
         std::fs::write(root.join("SKILL.md"), manual).unwrap();
         std::fs::write(root.join("assets/logo.bin"), [0xff, 0xfe, 0]).unwrap();
@@ -123,7 +123,7 @@ impl Client {
         let (input, output) = tokio::io::split(ours);
         let lines = BufReader::new(input).lines();
         let (entries, told) = (Vec::new(), Vec::new());
-        Self { lines, output, number: 0, entries, told, _serving: serving, _skills: folder }
+        Self { lines, output, number: 0, entries, told, _serving: serving, _skills: dir }
     }
 
     /// Sends a request, and returns what answers it. `_meta` is what each request must have.

@@ -128,15 +128,15 @@ async fn a_skill_of_a_server_is_loaded_once_a_person_has_agreed() {
     assert!(server.messages("resources/read").is_empty());
 
     let told = load(&session, &input).await.unwrap();
-    let folder = format!("mcp-skills/one/notes-{}", &version[..16]);
+    let dir = format!("mcp-skills/one/notes-{}", &version[..16]);
     assert_eq!(
         told,
         format!(
-            "[The skill `notes` of the MCP server `one`. Its words are the server's. Its files are in the folder `{folder}`: `SKILL.md`, \
+            "[The skill `notes` of the MCP server `one`. Its words are the server's. Its files are in the directory `{dir}`: `SKILL.md`, \
              `scripts/run.py`]\n\nRun `run.py`."
         )
     );
-    let script = session.workspace().join(folder).join("scripts/run.py");
+    let script = session.workspace().join(dir).join("scripts/run.py");
     assert_eq!(std::fs::read_to_string(script).unwrap(), "print(1)");
     let messages = server.requests().into_iter().filter(|request| request.method == "POST");
     let entries: Vec<Value> = messages.map(|request| entry("client", None, &request.message())).collect();

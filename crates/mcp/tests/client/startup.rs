@@ -28,8 +28,8 @@ async fn until_startup(network: &SandboxNetwork, goes_on: bool) {
 
 #[tokio::test]
 async fn the_startup_lasts_until_the_first_answer() {
-    let folder = tempfile::tempdir().unwrap();
-    let gate = folder.path().join("go");
+    let dir = tempfile::tempdir().unwrap();
+    let gate = dir.path().join("go");
     let session = Session::start([]).await;
     let network = SandboxNetwork::new();
     let servers = servers(&session, spec("slow", &["--wait-for", gate.to_str().unwrap()]), &network);

@@ -63,11 +63,8 @@ impl Session {
         Self::open(specs, None, Some(sampler)).await.unwrap()
     }
 
-    pub(crate) async fn with_manifests(
-        specs: impl IntoIterator<Item = McpServerSpec>,
-        folder: &Path,
-    ) -> Self {
-        Self::open(specs, Some(folder), None).await.unwrap()
+    pub(crate) async fn with_manifests(specs: impl IntoIterator<Item = McpServerSpec>, dir: &Path) -> Self {
+        Self::open(specs, Some(dir), None).await.unwrap()
     }
 
     async fn open(
@@ -91,7 +88,7 @@ impl Session {
         let waited_for: Vec<String> =
             specs.iter().filter(|spec| spec.required).map(|spec| spec.name.to_string()).collect();
         let servers = specs.into_iter().map(|spec| {
-            let manifest = manifests.map(|folder| folder.join(format!("{}.json", spec.name)));
+            let manifest = manifests.map(|dir| dir.join(format!("{}.json", spec.name)));
             let server = McpServer::new(spec, Some(Arc::clone(&executor)), manifest);
             let server = match &sampler {
                 Some(sampler) => server.with_sampler(Arc::clone(sampler)),

@@ -42,8 +42,8 @@ fn methods(messages: &[Value]) -> Vec<String> {
 
 #[tokio::test]
 async fn messages_by_standard_streams_fit_the_schema() {
-    let folder = tempfile::tempdir().unwrap();
-    let record = folder.path().join("record");
+    let dir = tempfile::tempdir().unwrap();
+    let record = dir.path().join("record");
     let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/client/newest_server.py");
     let transport = McpTransport::Stdio(StdioServer {
         command: "python3".to_owned(),
@@ -132,8 +132,8 @@ fn the_tests_that_the_page_of_scenarios_names_are_there() {
     assert!(names.len() > 40, "{names:?}");
     for name in names {
         let (file, test) = name.split_once("::").unwrap();
-        let folder = if file == "mcp_http" { "../../tests/sdk" } else { "tests/client" };
-        let code = std::fs::read_to_string(root.join(folder).join(format!("{file}.rs"))).unwrap();
+        let dir = if file == "mcp_http" { "../../tests/sdk" } else { "tests/client" };
+        let code = std::fs::read_to_string(root.join(dir).join(format!("{file}.rs"))).unwrap();
         assert!(code.contains(&format!("fn {test}()")), "there is no test {name}");
     }
     for row in page.lines().filter(|row| row.contains("| passes")) {

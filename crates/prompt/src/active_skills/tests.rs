@@ -19,15 +19,15 @@ fn skills(bodies: &[(&str, &str, &[&str])]) -> (TempDir, SessionSkills) {
     let all: Vec<_> = bodies
         .iter()
         .map(|(name, body, files)| {
-            let folder = root.join(name);
+            let dir = root.join(name);
             for file in *files {
-                fs::create_dir_all(folder.join(file).parent().unwrap()).unwrap();
-                fs::write(folder.join(file), "x").unwrap();
+                fs::create_dir_all(dir.join(file).parent().unwrap()).unwrap();
+                fs::write(dir.join(file), "x").unwrap();
             }
-            fs::create_dir_all(&folder).unwrap();
+            fs::create_dir_all(&dir).unwrap();
             let text = format!("---\nname: {name}\ndescription: About {name}.\n---\n{body}\n");
-            fs::write(folder.join("SKILL.md"), text).unwrap();
-            Arc::new(SessionSkill::from_skill(Arc::new(Skill::load(folder, Mode::Strict).unwrap())))
+            fs::write(dir.join("SKILL.md"), text).unwrap();
+            Arc::new(SessionSkill::from_skill(Arc::new(Skill::load(dir, Mode::Strict).unwrap())))
         })
         .collect();
     let locations = SkillLocations::mapped(move |host| {

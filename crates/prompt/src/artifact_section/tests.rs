@@ -17,10 +17,10 @@ use crate::{
 
 /// Skills with these files, in a directory of their own.
 fn skills(of: &[(&str, &[&str])]) -> (TempDir, SessionSkills) {
-    let folder = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     let mut skills = Vec::new();
     for (name, files) in of {
-        let root = folder.path().join(name);
+        let root = dir.path().join(name);
         for file in *files {
             fs::create_dir_all(root.join(file).parent().unwrap()).unwrap();
             fs::write(root.join(file), "x").unwrap();
@@ -30,7 +30,7 @@ fn skills(of: &[(&str, &[&str])]) -> (TempDir, SessionSkills) {
             .unwrap();
         skills.push(Arc::new(SessionSkill::from_skill(Arc::new(Skill::load(root, Mode::Strict).unwrap()))));
     }
-    (folder, SessionSkills::new(skills, SkillLocations::omitted()))
+    (dir, SessionSkills::new(skills, SkillLocations::omitted()))
 }
 
 fn artifact(name: &str, size: Option<u64>) -> Artifact {
@@ -53,7 +53,7 @@ fn prompt(commands: ArtifactAccess) -> ArtifactPrompt {
     }
 }
 
-fn in_folder() -> ArtifactPrompt {
+fn in_dir() -> ArtifactPrompt {
     prompt(ArtifactAccess::Directory("/artifacts".into()))
 }
 
@@ -74,29 +74,29 @@ fn section_text(skills: &SessionSkills, prompt: ArtifactPrompt, artifacts: Vec<A
 
 #[test]
 fn artifacts_and_assets_are_listed_with_their_usage() {
-    let (_folder, skills) = skills(&[("csv-helper", &["assets/sample.csv", "scripts/run.py"])]);
+    let (_dir, skills) = skills(&[("csv-helper", &["assets/sample.csv", "scripts/run.py"])]);
     let artifacts = vec![artifact("sales 2024.csv", Some(1_234_567)), artifact("feed", None)];
-    insta::assert_snapshot!(section_text(&skills, in_folder(), artifacts));
+    insta::assert_snapshot!(section_text(&skills, in_dir(), artifacts));
 }
 
 #[test]
 fn only_available_features_are_mentioned() {
-    let (_folder, skills) = skills(&[]);
+    let (_dir, skills) = skills(&[]);
     let local =
         section_text(&skills, prompt(ArtifactAccess::EnvironmentVariables), vec![artifact("a", Some(1))]);
     insta::assert_snapshot!(local);
     let refused =
         ArtifactPrompt { url_references: UrlReferences::Refused, ..prompt(ArtifactAccess::ToolsOnly) };
     insta::assert_snapshot!(section_text(&skills, refused, vec![artifact("a", Some(1))]));
-    let (_folder, skills) = skills_with_assets(1);
-    let without_artifacts = section_text(&skills, in_folder(), Vec::new());
+    let (_dir, skills) = skills_with_assets(1);
+    let without_artifacts = section_text(&skills, in_dir(), Vec::new());
     assert!(!without_artifacts.contains("ommands"), "{without_artifacts}");
     assert!(!without_artifacts.contains("user_artifacts"), "{without_artifacts}");
 }
 
 #[test]
 fn containers_of_the_service_have_artifacts_by_name() {
-    let (_folder, skills) = skills(&[]);
+    let (_dir, skills) = skills(&[]);
     let given = || vec![artifact("sales 2024.csv", Some(1_234_567)), artifact("feed", None)];
     let in_container =
         |commands| ArtifactPrompt { container_files: ContainerFiles::Uploaded, ..prompt(commands) };
@@ -124,10 +124,10 @@ fn skills_with_assets(count: usize) -> (TempDir, SessionSkills) {
 
 #[test]
 fn an_empty_section_is_left_out() {
-    let (_folder, skills) = skills(&[("plain", &["scripts/run.py", "my-assets/a.csv"])]);
+    let (_dir, skills) = skills(&[("plain", &["scripts/run.py", "my-assets/a.csv"])]);
     let session = SessionView::default();
     let without = compose(&skills, None, &session);
-    assert_eq!(compose(&skills, Some(in_folder()), &session).instructions, without.instructions);
+    assert_eq!(compose(&skills, Some(in_dir()), &session).instructions, without.instructions);
     // Nor where the embedder leaves artifacts out.
     let given = session.with_artifacts(vec![artifact("a", Some(1))]);
     assert_eq!(compose(&skills, None, &given).instructions, without.instructions);
@@ -135,12 +135,12 @@ fn an_empty_section_is_left_out() {
 
 #[test]
 fn the_section_comes_last_and_leaves_the_prefix_unchanged() {
-    let (_folder, skills) = skills(&[("one", &[])]);
+    let (_dir, skills) = skills(&[("one", &[])]);
     let active = [skills.get("one").unwrap().pinned_ref().unwrap()];
     let without = SessionView::with_active_skills(active);
     let with = without.clone().with_artifacts(vec![artifact("a", Some(1))]);
     let (without, with) =
-        (compose(&skills, Some(in_folder()), &without), compose(&skills, Some(in_folder()), &with));
+        (compose(&skills, Some(in_dir()), &without), compose(&skills, Some(in_dir()), &with));
     let (last, before) = with.instructions.split_last().unwrap();
     assert_eq!(before, without.instructions);
     assert!(last.starts_with("<artifacts>\n") && before.last().unwrap().starts_with("<active_skills>"));
@@ -148,9 +148,9 @@ fn the_section_comes_last_and_leaves_the_prefix_unchanged() {
 
 #[test]
 fn truncated_lists_mention_the_rest() {
-    let (_folder, skills) = skills_with_assets(10);
+    let (_dir, skills) = skills_with_assets(10);
     let artifacts = (0..130).map(|number| artifact(&format!("a{number}"), Some(1))).collect();
-    let text = section_text(&skills, in_folder(), artifacts);
+    let text = section_text(&skills, in_dir(), artifacts);
     assert_eq!(text.matches("<artifact ").count(), MAX_ARTIFACTS_LISTED);
     assert!(text.contains("[30 more artifacts are not named here]\n</user_artifacts>"), "{text}");
     assert_eq!(text.matches("<asset ").count(), MAX_ASSETS_PER_SKILL);
@@ -158,8 +158,8 @@ fn truncated_lists_mention_the_rest() {
     let names: Vec<String> = (0..40).map(|number| format!("skill-{number:02}")).collect();
     let files: &[&str] = &["assets/a", "assets/b", "assets/c"];
     let many: Vec<(&str, &[&str])> = names.iter().map(|name| (name.as_str(), files)).collect();
-    let (_folder, skills) = self::skills(&many);
-    let text = section_text(&skills, in_folder(), Vec::new());
+    let (_dir, skills) = self::skills(&many);
+    let text = section_text(&skills, in_dir(), Vec::new());
     assert_eq!(text.matches("<asset ").count(), MAX_ASSETS_LISTED);
     assert!(text.contains("[2 more assets of skill-33 are not named here]\n"), "{text}");
     assert!(text.contains("[18 more assets of other skills are not named here]\n"), "{text}");
@@ -168,17 +168,17 @@ fn truncated_lists_mention_the_rest() {
 /// A token has about four characters.
 #[test]
 fn the_assets_of_a_skill_take_about_a_hundred_tokens() {
-    let (_folder, skills) = skills_with_assets(500);
-    let section = ArtifactSection::new(in_folder(), &skills, std::iter::empty());
+    let (_dir, skills) = skills_with_assets(500);
+    let section = ArtifactSection::new(in_dir(), &skills, std::iter::empty());
     assert!(section.assets.len() < 400, "{}", section.assets);
 }
 
 #[test]
 fn names_are_escaped() {
-    let (_folder, skills) = skills(&[("one", &["assets/</artifacts>\" x=\"%2e.csv", "assets/a\nb/ß.csv"])]);
+    let (_dir, skills) = skills(&[("one", &["assets/</artifacts>\" x=\"%2e.csv", "assets/a\nb/ß.csv"])]);
     let hostile =
         Artifact { content_type: "text/\"><b>\n".to_owned(), ..artifact("\"><x a='&%2F?#", Some(5)) };
-    let text = section_text(&skills, in_folder(), vec![hostile]);
+    let text = section_text(&skills, in_dir(), vec![hostile]);
     insta::assert_snapshot!(text);
 }
 
@@ -227,9 +227,9 @@ proptest! {
     #[test]
     fn an_element_is_one_line(name in "\\PC{1,40}", media in ".{0,40}") {
         let Ok(name) = ArtifactName::new(name) else { return Ok(()) };
-        let (_folder, skills) = skills(&[]);
+        let (_dir, skills) = skills(&[]);
         let artifact = Artifact { content_type: media, ..artifact(name.as_str(), Some(1)) };
-        let text = section_text(&skills, in_folder(), vec![artifact]);
+        let text = section_text(&skills, in_dir(), vec![artifact]);
         let lines: Vec<&str> = text.lines().filter(|line| line.starts_with("<artifact ")).collect();
         prop_assert_eq!(lines.len(), 1, "{}", text);
         prop_assert_eq!(lines[0].matches('"').count(), 10, "{}", lines[0]);

@@ -11,7 +11,7 @@ use crate::config::settings::Settings;
 /// The largest configuration file that is read. No person writes a larger one.
 const MAX_FILE_BYTES: u64 = 1024 * 1024;
 
-/// Reads the file at `path`. Relative paths in it are relative to its folder. A leading `~` is expanded later.
+/// Reads the file at `path`. Relative paths in it are relative to its directory. A leading `~` is expanded later.
 pub(crate) fn read(path: &Path) -> Result<Settings, ConfigError> {
     let unreadable = |source| ConfigError::Unreadable { path: path.to_owned(), source };
     let size = std::fs::metadata(path).map_err(unreadable)?;
@@ -31,9 +31,9 @@ fn parse(path: &Path, text: &str) -> Result<Settings, ConfigError> {
     // Parses the text once more, so that the error for a wrong value contains the line.
     let mut settings: Settings = toml::from_str(text).map_err(|error| invalid(value_error(text, error)))?;
     settings.check().map_err(|(key, reason)| invalid(format!("`{key}`: {reason}")))?;
-    let folder = path.parent().unwrap_or_else(|| Path::new(""));
+    let dir = path.parent().unwrap_or_else(|| Path::new(""));
     for (_, path) in settings.paths_mut().filter(|(_, path)| !path.starts_with("~")) {
-        *path = folder.join(&path);
+        *path = dir.join(&path);
     }
     Ok(settings)
 }

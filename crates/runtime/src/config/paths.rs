@@ -1,4 +1,4 @@
-//! Paths in a configuration, and the default folders of skills.
+//! Paths in a configuration, and the default directories of skills.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -11,9 +11,9 @@ const SKILL_DIRS: [&str; 3] = [".agents/skills", ".conjure/skills", ".claude/ski
 /// Otherwise the author of the project could give the model instructions.
 pub(crate) fn scopes(project: Option<&Path>, trusted: &[PathBuf], home: Option<&Path>) -> Vec<Scope> {
     let of = |root: &Path, kind, trust| {
-        SKILL_DIRS.iter().map(|folder| Scope { path: root.join(folder), kind, trust }).collect::<Vec<_>>()
+        SKILL_DIRS.iter().map(|dir| Scope { path: root.join(dir), kind, trust }).collect::<Vec<_>>()
     };
-    // In the home folder itself, only the user's own scopes apply.
+    // In the home directory itself, only the user's own scopes apply.
     let project = project.filter(|project| Some(*project) != home);
     let mut scopes = project.map_or_else(Vec::new, |project| {
         let trust = if is_trusted(project, trusted) { Trust::Trusted } else { Trust::Untrusted };
@@ -32,7 +32,7 @@ pub(crate) fn is_trusted(project: &Path, trusted: &[PathBuf]) -> bool {
     trusted.iter().filter_map(|root| root.canonicalize().ok()).any(|root| project.starts_with(root))
 }
 
-/// Replaces a leading `~` in `path` by the user's home folder.
+/// Replaces a leading `~` in `path` by the user's home directory.
 pub(crate) fn expand(path: &Path, home: Option<&Path>) -> Result<PathBuf, String> {
     let mut components = path.components();
     match components.next() {
@@ -41,7 +41,7 @@ pub(crate) fn expand(path: &Path, home: Option<&Path>) -> Result<PathBuf, String
             .map(|home| home.join(components.as_path()))
             .ok_or_else(|| format!("`{}` needs HOME, which is not set", path.display())),
         Some(Component::Normal(first)) if first.as_encoded_bytes().starts_with(b"~") && !path.exists() => {
-            Err(format!("`{}`: only `~/` is expanded, not the folder of another user", path.display()))
+            Err(format!("`{}`: only `~/` is expanded, not the directory of another user", path.display()))
         }
         Some(_) => Ok(path.to_owned()),
     }

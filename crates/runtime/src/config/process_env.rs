@@ -122,7 +122,7 @@ impl ProcessEnv {
         all.map(|(name, value)| (name.clone(), value.clone())).collect()
     }
 
-    /// The user's home folder, if it is known.
+    /// The user's home directory, if it is known.
     #[must_use]
     pub fn home(&self) -> Option<PathBuf> {
         self.path(HOME).filter(|home| home.is_absolute())
@@ -134,13 +134,13 @@ impl ProcessEnv {
         self.path(CONFIG)
     }
 
-    /// The default data folder of the command: `conjure` in the folder that `XDG_DATA_HOME` names, else in
+    /// The default data directory of the command: `conjure` in the directory that `XDG_DATA_HOME` names, else in
     /// `~/.local/share`.
     #[must_use]
-    pub fn data_folder(&self) -> Option<PathBuf> {
-        let named = self.path(DATA_HOME).filter(|folder| folder.is_absolute());
+    pub fn data_dir(&self) -> Option<PathBuf> {
+        let named = self.path(DATA_HOME).filter(|dir| dir.is_absolute());
         let usual = || self.home().map(|home| home.join(".local/share"));
-        named.or_else(usual).map(|folder| folder.join("conjure"))
+        named.or_else(usual).map(|dir| dir.join("conjure"))
     }
 
     /// The filter of the command's log; `None`: no log.
@@ -194,8 +194,8 @@ impl ProcessEnv {
         (!key.is_empty()).then(|| key.into())
     }
 
-    /// The folder where the user's container engines have their sockets.
-    pub(crate) fn runtime_folder(&self) -> Option<PathBuf> {
+    /// The directory where the user's container engines have their sockets.
+    pub(crate) fn runtime_dir(&self) -> Option<PathBuf> {
         self.path(RUNTIME_DIR)
     }
 

@@ -50,8 +50,8 @@ pub struct Config {
     home: Option<PathBuf>,
     /// The variables of this process that commands in an unisolated sandbox need.
     passthrough_env: BTreeMap<OsString, OsString>,
-    /// The folder where the user's container engines have their sockets.
-    runtime_folder: Option<PathBuf>,
+    /// The directory where the user's container engines have their sockets.
+    runtime_dir: Option<PathBuf>,
     limits: Limits,
     floor: Isolation,
     #[cfg(feature = "docker")]
@@ -87,7 +87,7 @@ impl Config {
             file.mcp.into_iter().map(|(name, server)| (name, server.with_variables(&lookup))).collect();
         let settings = code.merged_over(environment.settings()?).merged_over(file);
         let config = Self::resolve(settings, environment.home(), environment.passthrough().clone())?;
-        Ok(Self { runtime_folder: environment.runtime_folder(), ..config })
+        Ok(Self { runtime_dir: environment.runtime_dir(), ..config })
     }
 
     /// The default configuration file: the one that `CONJURE_CONFIG` names, which must exist, else
@@ -106,7 +106,7 @@ impl Config {
     pub fn with(&self, overrides: Settings) -> Result<Self, ConfigError> {
         let settings = overrides.merged_over(self.settings.clone());
         let config = Self::resolve(settings, self.home.clone(), self.passthrough_env.clone())?;
-        let config = Self { runtime_folder: self.runtime_folder.clone(), ..config };
+        let config = Self { runtime_dir: self.runtime_dir.clone(), ..config };
         #[cfg(feature = "docker")]
         if config.settings.engine == self.settings.engine {
             return Ok(Self { engine: self.engine.clone(), ..config });
@@ -118,10 +118,10 @@ impl Config {
     #[must_use]
     pub fn with_process_env(mut self, environment: &ProcessEnv) -> Self {
         #[cfg(feature = "docker")]
-        if self.runtime_folder != environment.runtime_folder() {
+        if self.runtime_dir != environment.runtime_dir() {
             self.engine = SharedEngine::default();
         }
-        self.runtime_folder = environment.runtime_folder();
+        self.runtime_dir = environment.runtime_dir();
         self.passthrough_env = environment.passthrough().clone();
         self
     }
@@ -142,7 +142,7 @@ impl Config {
         Ok(Self { settings, home, passthrough_env, limits, floor, ..Self::default() })
     }
 
-    /// The scopes of skills, in order of precedence. They are the configured folders, else the default scopes of the
+    /// The scopes of skills, in order of precedence. They are the configured directories, else the default scopes of the
     /// format's guide for a program that runs in `project`.
     ///
     /// The project's own scopes are included and marked. From an untrusted scope no skill is loaded, but a diagnostic
@@ -178,8 +178,7 @@ impl Config {
         let defaults = DockerOptions::default();
         let volumes =
             self.settings.volumes.iter().flatten().map(|text| text.parse()).collect::<Result<_, _>>();
-        let engine =
-            EngineAddress::candidates(self.settings.engine.as_deref(), self.runtime_folder.as_deref());
+        let engine = EngineAddress::candidates(self.settings.engine.as_deref(), self.runtime_dir.as_deref());
         Ok(DockerOptions {
             engine: engine.map_err(wrong("engine"))?,
             image: self.settings.image.clone().unwrap_or(defaults.image),
@@ -235,14 +234,14 @@ impl Config {
         AddressPolicy::public_only().with_allowed(more)
     }
 
-    /// Folders that tools may read and write, in addition to the workspace. Default: none.
+    /// Directories that tools may read and write, in addition to the workspace. Default: none.
     #[must_use]
     pub fn allowed_paths(&self) -> &[PathBuf] {
         self.settings.allowed_paths.as_deref().unwrap_or_default()
     }
 
-    /// The data folder, if it is configured. Otherwise each session has a temporary folder, and the command `conjure`
-    /// uses a folder in the user's home.
+    /// The data directory, if it is configured. Otherwise each session has a temporary directory, and the command `conjure`
+    /// uses a directory in the user's home.
     #[must_use]
     pub fn data(&self) -> Option<&Path> {
         self.settings.data.as_deref()
@@ -359,7 +358,7 @@ impl Default for Config {
             settings: Settings::default(),
             home: None,
             passthrough_env: BTreeMap::new(),
-            runtime_folder: None,
+            runtime_dir: None,
             limits: Limits::default(),
             floor: Isolation::NONE,
             #[cfg(feature = "docker")]

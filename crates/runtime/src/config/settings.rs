@@ -51,10 +51,10 @@ impl FromStr for ApiProfile {
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub struct Settings {
-    /// Folders of skills, instead of the default scopes. If two skills have the same name, the one in the earlier folder
+    /// Directories of skills, instead of the default scopes. If two skills have the same name, the one in the earlier directory
     /// is used.
     pub skill_paths: Option<Vec<PathBuf>>,
-    /// Project folders whose own skills may be loaded.
+    /// Project directories whose own skills may be loaded.
     pub trusted_projects: Option<Vec<PathBuf>>,
     /// The kind of sandbox that runs the tools.
     pub executor: Option<ExecutorKind>,
@@ -64,7 +64,7 @@ pub struct Settings {
     pub runtime: Option<String>,
     /// The user that runs commands in containers, instead of the workspace's owner.
     pub container_user: Option<String>,
-    /// Additional folders of this machine in containers: `HOST:TARGET`, or `HOST:TARGET:rw` if commands may write them.
+    /// Additional directories of this machine in containers: `HOST:TARGET`, or `HOST:TARGET:rw` if commands may write them.
     pub volumes: Option<Vec<String>>,
     /// The address of the container engine: `unix:///path/to/socket`, `tcp://host:port`.
     pub engine: Option<String>,
@@ -79,9 +79,9 @@ pub struct Settings {
     /// The private addresses that sandboxes may reach, at hosts that their network policy permits.
     #[serde(deserialize_with = "values::ranges")]
     pub private_addresses: Option<Vec<AddressRange>>,
-    /// Folders that tools may read and write, in addition to the workspace.
+    /// Directories that tools may read and write, in addition to the workspace.
     pub allowed_paths: Option<Vec<PathBuf>>,
-    /// The data folder: the folders of sandboxes, and the store of their contents.
+    /// The data directory: the directories of sandboxes, and the store of their contents.
     pub data: Option<PathBuf>,
     /// The memory limit in bytes for all processes of a sandbox together. It is an error if the machine cannot
     /// enforce it.

@@ -10,14 +10,14 @@ use conjure_skill::{Scope, ScopeKind, Trust};
 use super::*;
 
 fn file(text: &str) -> (tempfile::TempDir, PathBuf) {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("config.toml");
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("config.toml");
     std::fs::write(&path, text).unwrap();
-    (folder, path)
+    (dir, path)
 }
 
 fn layered(code: Settings, pairs: &[(&str, &str)], text: &str) -> Result<Config, ConfigError> {
-    let (_folder, path) = file(text);
+    let (_dir, path) = file(text);
     Config::from_layers(code, &ProcessEnv::from_pairs(pairs.iter().copied()), Some(&path))
 }
 
@@ -177,18 +177,18 @@ fn an_empty_variable_says_nothing() {
 }
 
 #[test]
-fn the_home_folder_is_expanded_and_relative_paths_start_at_the_file() {
+fn the_home_directory_is_expanded_and_relative_paths_start_at_the_file() {
     let text = "skill_paths = ['~/s', 'mine', '/abs']\n[serve]\ncertificate = 'tls/cert.pem'\nprivate_key = '~/key.pem'\n\
                 skills = { xlsx = 'xlsx' }\n";
-    let (folder, path) = file(text);
+    let (dir, path) = file(text);
     let environment = ProcessEnv::from_pairs([("HOME", "/home/u")]);
     let config = Config::from_layers(Settings::default(), &environment, Some(&path)).unwrap();
-    let folders: Vec<PathBuf> = config.skill_scopes(None).into_iter().map(|folder| folder.path).collect();
-    assert_eq!(folders, [PathBuf::from("/home/u/s"), folder.path().join("mine"), PathBuf::from("/abs")]);
+    let dirs: Vec<PathBuf> = config.skill_scopes(None).into_iter().map(|dir| dir.path).collect();
+    assert_eq!(dirs, [PathBuf::from("/home/u/s"), dir.path().join("mine"), PathBuf::from("/abs")]);
     let serve = config.serve();
-    assert_eq!(serve.certificate, Some(folder.path().join("tls/cert.pem")));
+    assert_eq!(serve.certificate, Some(dir.path().join("tls/cert.pem")));
     assert_eq!(serve.private_key, Some(PathBuf::from("/home/u/key.pem")));
-    assert_eq!(serve.skills["xlsx"], folder.path().join("xlsx"));
+    assert_eq!(serve.skills["xlsx"], dir.path().join("xlsx"));
 }
 
 #[test]
@@ -211,7 +211,7 @@ fn a_projects_own_skills_are_trusted_only_when_the_user_says_so() {
     };
     let of = |root: &Path, kind, trust| {
         [".agents/skills", ".conjure/skills", ".claude/skills"]
-            .map(|folder| Scope { path: root.join(folder), kind, trust })
+            .map(|dir| Scope { path: root.join(dir), kind, trust })
             .to_vec()
     };
     let user = of(home.path(), ScopeKind::User, Trust::Trusted);
@@ -399,8 +399,8 @@ fn artifacts_are_a_table_of_the_file_with_the_defaults_of_the_decision_and_a_swi
     let code = ArtifactSettings { url_max_size: Some(9), ..ArtifactSettings::default() };
     let config = layered(Settings { artifacts: Some(code), ..Settings::default() }, &[], text).unwrap();
     let options = config.artifacts().unwrap();
-    let folders = options.allowed_dirs.unwrap();
-    assert!(folders[0].is_absolute() && folders[0].ends_with("uploads"), "{folders:?}");
+    let dirs = options.allowed_dirs.unwrap();
+    assert!(dirs[0].is_absolute() && dirs[0].ends_with("uploads"), "{dirs:?}");
     assert_eq!((options.max_file_size, options.url_max_size), (1 << 30, 9));
     assert_eq!(options.cache, UrlCache::For(Duration::from_secs(60)));
     assert_eq!(options.session_ttl, Some(Duration::from_secs(120)));

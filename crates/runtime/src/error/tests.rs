@@ -57,10 +57,10 @@ fn failures_of_the_service_name_the_request_and_say_how_to_mend_them() {
 
 #[test]
 fn failures_of_skills_name_the_path() {
-    let missing = Error::from(conjure_skill::load_all(["/no/such/folder"]).unwrap_err());
+    let missing = Error::from(conjure_skill::load_all(["/no/such/directory"]).unwrap_err());
     check(missing, ErrorKind::FileNotFound, false);
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("SKILL.md");
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("SKILL.md");
     std::fs::write(&path, "no frontmatter").unwrap();
     let error = Error::from(conjure_skill::Skill::load(&path, conjure_skill::Mode::Strict).unwrap_err());
     assert_eq!(error.kind(), ErrorKind::InvalidFrontmatter);

@@ -36,7 +36,7 @@ pub enum RuntimeError {
     Quota(#[from] QuotaExceeded),
     /// The tenant has a disk quota, and its usage cannot be measured.
     #[error(
-        "the tenant `{tenant}` cannot use more disk space, because its data folder cannot be measured: {reason}; delete sessions, or \
+        "the tenant `{tenant}` cannot use more disk space, because its data directory cannot be measured: {reason}; delete sessions, or \
          files of their workspaces, or lift its disk quotas"
     )]
     UsageUnknown {
@@ -119,7 +119,7 @@ pub enum RuntimeError {
     SkillChanged {
         /// Its name.
         name: String,
-        /// Its folder.
+        /// Its directory.
         path: PathBuf,
         /// The reason.
         reason: String,
@@ -226,7 +226,7 @@ pub enum RuntimeError {
     /// The session's workspace cannot be used.
     #[error("the workspace `{}` cannot be used: {reason}", path.display())]
     Workspace {
-        /// The folder.
+        /// The directory.
         path: PathBuf,
         /// The reason.
         reason: String,
@@ -239,17 +239,17 @@ pub enum RuntimeError {
         /// The reason.
         reason: ForkError,
     },
-    /// The data folder cannot be used.
-    #[error("the data folder `{}` cannot be used: {reason}", path.display())]
+    /// The data directory cannot be used.
+    #[error("the data directory `{}` cannot be used: {reason}", path.display())]
     Data {
-        /// The folder.
+        /// The directory.
         path: PathBuf,
         /// The reason.
         reason: String,
     },
-    /// Another process held a lock of the data folder for too long. It was removing unused content or writing a
+    /// Another process held a lock of the data directory for too long. It was removing unused content or writing a
     /// cleanup note.
-    #[error("the data folder is busy: another process holds the lock `{}`", path.display())]
+    #[error("the data directory is busy: another process holds the lock `{}`", path.display())]
     DataDirBusy {
         /// The lock's path.
         path: PathBuf,
@@ -340,13 +340,13 @@ impl RuntimeError {
                 "give inputs by `SessionSpec::input`, or name only skills that need none of them".to_owned()
             }
             Self::SkillLost { .. } => {
-                "put the folder back from a backup, or open a new session, with the history of this one".to_owned()
+                "put the directory back from a backup, or open a new session, with the history of this one".to_owned()
             }
             Self::SkillChanged { .. } => "mend it, or open the session without it".to_owned(),
             Self::TenantBeingDeleted { .. } => {
                 "wait for `Runtime::delete_tenant`, or call it again where it failed".to_owned()
             }
-            Self::Workspace { .. } => "put the folder back, or open a new session in another".to_owned(),
+            Self::Workspace { .. } => "put the directory back, or open a new session in another".to_owned(),
             Self::Sandbox(error) => error.hint()?,
             _ => return None,
         })

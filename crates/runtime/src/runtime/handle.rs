@@ -32,8 +32,8 @@ use crate::runtime::task_set::{CloseOutcome, TaskSet};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let folder = tempfile::tempdir()?;
-/// # let data = folder.path().join("data");
+/// # let directory = tempfile::tempdir()?;
+/// # let data = directory.path().join("data");
 /// let settings = Settings {
 ///     executor: Some(ExecutorKind::Local), // trusted skills only: it isolates nothing
 ///     skill_paths: Some(vec!["../../fixtures/skills".into()]),
@@ -80,12 +80,12 @@ pub(super) struct RuntimeInner {
     pub(super) storage: JournalStorage,
     #[cfg(feature = "vaults")]
     pub(super) vaults: Vaults,
-    /// Released last. `None` if no other process uses the data folder.
+    /// Released last. `None` if no other process uses the data directory.
     pub(super) process_lock: Option<Arc<ProcessLock>>,
 }
 
 impl Runtime {
-    /// The registry of skills. Its catalog `default` has the skill folders of the configuration. The embedder may
+    /// The registry of skills. Its catalog `default` has the skill directories of the configuration. The embedder may
     /// register more catalogs, for all tenants or for one.
     #[must_use]
     pub fn registry(&self) -> &CatalogRegistry {

@@ -2,7 +2,7 @@
 //!
 //! The actors are those of `conjure-actors`. This module builds them from a configuration:
 //!
-//! - `data`: the layout of the data folder, its locks, intent records, pinned skills and artifacts, and the journal in it.
+//! - `data`: the layout of the data directory, its locks, intent records, pinned skills and artifacts, and the journal in it.
 //! - `session`: what one session is built from: its spec, its secrets and inputs, its model, tools and sandbox.
 //! - `operations`: opening, finding, reading and deleting sessions.
 //! - `tenants`: policies, disk quotas, usage, and the deletion of a tenant.

@@ -23,15 +23,15 @@ use crate::runtime::model_registry::ModelRegistry;
 use crate::runtime::sandbox_kinds::{CustomSandbox, ExecutorFactory};
 use crate::runtime::tenants::TenantPolicy;
 
-/// The options of a [`Runtime`](crate::Runtime). A [`Config`] alone is enough: it has the data folder, the kind of
-/// sandbox, and the folders of skills.
+/// The options of a [`Runtime`](crate::Runtime). A [`Config`] alone is enough: it has the data directory, the kind of
+/// sandbox, and the directories of skills.
 ///
 /// ```
 /// use conjure::{Config, ProcessEnv, RuntimeOptions};
 ///
 /// let environment = ProcessEnv::from_pairs([("HOME", "/home/ada")]);
 /// let config = Config::from_layers(conjure::Settings::default(), &environment, None)?;
-/// // With the user's data folder, and the models of `ANTHROPIC_API_KEY` where that is set.
+/// // With the user's data directory, and the models of `ANTHROPIC_API_KEY` where that is set.
 /// let options = RuntimeOptions::from(config).for_user(&environment);
 /// # let _ = options;
 /// # Ok::<(), conjure::config::ConfigError>(())
@@ -39,7 +39,7 @@ use crate::runtime::tenants::TenantPolicy;
 #[derive(Clone)]
 pub struct RuntimeOptions {
     pub(crate) config: Config,
-    /// The data folder that the embedder names, for a configuration that names none.
+    /// The data directory that the embedder names, for a configuration that names none.
     pub(crate) data: Option<PathBuf>,
     pub(crate) journal_location: JournalLocation,
     pub(crate) models: ModelRegistry,
@@ -67,7 +67,7 @@ pub struct RuntimeOptions {
     pub(crate) metrics: MetricsOptions,
     pub(crate) retention: Option<Duration>,
     pub(crate) at_start: AtStart,
-    /// The key of vaults as text, instead of the one in the data folder.
+    /// The key of vaults as text, instead of the one in the data directory.
     #[cfg(feature = "vaults")]
     pub(crate) vault_key: Option<secrecy::SecretString>,
     #[cfg(feature = "sqlite")]
@@ -77,7 +77,7 @@ pub struct RuntimeOptions {
 /// Where sessions are recorded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum JournalLocation {
-    /// In the data folder, if there is one.
+    /// In the data directory, if there is one.
     OnDisk,
     InMemory,
 }
@@ -126,12 +126,12 @@ impl From<Config> for RuntimeOptions {
 }
 
 impl RuntimeOptions {
-    /// Uses the data folder, the model keys and the vault key of this environment's user.
+    /// Uses the data directory, the model keys and the vault key of this environment's user.
     ///
-    /// The user's data folder applies only if neither the configuration nor [`RuntimeOptions::data`] names one.
+    /// The user's data directory applies only if neither the configuration nor [`RuntimeOptions::data`] names one.
     #[must_use]
     pub fn for_user(mut self, environment: &ProcessEnv) -> Self {
-        self.data = self.data.or_else(|| environment.data_folder());
+        self.data = self.data.or_else(|| environment.data_dir());
         #[cfg(feature = "anthropic")]
         if let Some(key) = environment.api_key() {
             self.models.set_key(key);
@@ -153,11 +153,11 @@ impl RuntimeOptions {
         self
     }
 
-    /// Keeps the data in this folder, unless the configuration names one. Without a data folder everything is
+    /// Keeps the data in this directory, unless the configuration names one. Without a data directory everything is
     /// temporary, as with [`RuntimeOptions::ephemeral`].
     #[must_use]
-    pub fn data(mut self, folder: impl Into<PathBuf>) -> Self {
-        self.data = Some(folder.into());
+    pub fn data(mut self, dir: impl Into<PathBuf>) -> Self {
+        self.data = Some(dir.into());
         self
     }
 
@@ -336,8 +336,8 @@ impl RuntimeOptions {
 
     /// Adds the skills of this project to the default catalog, if the project is trusted.
     #[must_use]
-    pub fn project(mut self, folder: impl Into<PathBuf>) -> Self {
-        self.project = Some(folder.into());
+    pub fn project(mut self, dir: impl Into<PathBuf>) -> Self {
+        self.project = Some(dir.into());
         self
     }
 
@@ -392,7 +392,7 @@ impl RuntimeOptions {
         self
     }
 
-    /// Seals the credentials in vaults with this key of 64 hex digits, instead of the key in the data folder's file
+    /// Seals the credentials in vaults with this key of 64 hex digits, instead of the key in the data directory's file
     /// `vault.key`.
     ///
     /// An invalid key causes an error when it is first needed. Credentials can be read only with the key that sealed

@@ -57,7 +57,7 @@ async fn recover_tenant(
 ) -> Result<(), RuntimeError> {
     let notes = NoteStore::new(home);
     let (data_dir, owner) = (Arc::clone(home), tenant.clone());
-    let existing = run_blocking("the opening of a data folder", move || data_dir.existing(&owner)).await?;
+    let existing = run_blocking("the opening of a data directory", move || data_dir.existing(&owner)).await?;
     let Some(home) = existing else { return Ok(()) };
     let Some(exclusive_guard) = home.tenant_lock.exclusive(SystemClock.deadline(LOCK_TIMEOUT)).await? else {
         return Ok(());

@@ -1,7 +1,7 @@
 //! The kinds of sandboxes that sessions can have: those of the configuration, and the embedder's own.
 //!
 //! State, in memory: the jail support that was detected on this machine. The connectors belong to the tenants' data
-//! folders.
+//! directories.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -39,7 +39,7 @@ use crate::sandbox::{connector, egress};
 pub trait ExecutorFactory: Send + Sync {
     /// Returns the source of a session's executors. The runtime calls it at each start of the session, on a thread that
     /// may block. No sandbox is created yet. `context` describes what the sandboxes are for: the workspace, the skills'
-    /// folders, and the environment.
+    /// directories, and the environment.
     ///
     /// The configuration's requirements (`context.floor`) must be met by [`ExecutorSource::isolation`] and by the
     /// [`Executor::isolation`](conjure_sandbox::Executor::isolation) of what it opens. Otherwise the session does not
@@ -134,7 +134,7 @@ impl SandboxKinds {
         })
     }
 
-    /// The source of a session's sandboxes, in its tenant's folder. Blocks.
+    /// The source of a session's sandboxes, in its tenant's directory. Blocks.
     pub(crate) fn source(
         &self,
         session: &SessionKey,
@@ -200,8 +200,8 @@ impl SandboxKinds {
                 let floor = execution.floor;
                 let source = factory.source(session, execution).map_err(refused)?;
                 source.isolation().require(&floor).map_err(refused)?;
-                let folders = (context.into_dirs_guard(), Arc::clone(home));
-                return Ok(Arc::new(FloorCheckedSource { source, floor, _folders: folders }));
+                let dirs = (context.into_dirs_guard(), Arc::clone(home));
+                return Ok(Arc::new(FloorCheckedSource { source, floor, _dirs: dirs }));
             }
             SandboxKind::Custom(CustomSandbox::Connector(connector)) => Arc::clone(connector),
             SandboxKind::BuiltIn(kind) => self.built(home, *kind, config)?,
@@ -215,7 +215,7 @@ impl SandboxKinds {
         })
     }
 
-    /// The connector of a tenant. Its folders are in the tenant's data folder.
+    /// The connector of a tenant. Its directories are in the tenant's data directory.
     fn built(
         &self,
         home: &TenantDir,
@@ -237,8 +237,8 @@ impl SandboxKinds {
 struct FloorCheckedSource {
     source: Arc<dyn ExecutorSource>,
     floor: Isolation,
-    /// Keeps the folders alive that the source uses.
-    _folders: (SessionDirsGuard, Arc<TenantDir>),
+    /// Keeps the directories alive that the source uses.
+    _dirs: (SessionDirsGuard, Arc<TenantDir>),
 }
 
 impl ExecutorSource for FloorCheckedSource {

@@ -1,5 +1,5 @@
-//! Starts a runtime: the data folder, the journal, the sweep after dead processes, the actors, and the skills of its
-//! folders.
+//! Starts a runtime: the data directory, the journal, the sweep after dead processes, the actors, and the skills of its
+//! directories.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,30 +34,30 @@ use crate::runtime::task_set::run_blocking;
 use crate::runtime::tenants::{Gates, TenantPolicies, recover_tenant_deletions};
 use crate::runtime::warm_pools::WarmPools;
 
-/// How long discovering the skills of the configuration's folders may take.
+/// How long discovering the skills of the configuration's directories may take.
 const LOAD_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// How long the start tries, in the background, to delete what remains at models' services.
 const REMOTE_CLEANUP_TIMEOUT: Duration = Duration::from_secs(60);
 
 impl Runtime {
-    /// Starts a runtime. Returns when its journal is open and the skills of its folders are loaded.
+    /// Starts a runtime. Returns when its journal is open and the skills of its directories are loaded.
     ///
     /// # Errors
     ///
-    /// If the data folder or the journal cannot be used, or if the client of the models cannot be created. Each error
+    /// If the data directory or the journal cannot be used, or if the client of the models cannot be created. Each error
     /// says what failed, and where.
     pub async fn spawn(options: impl Into<RuntimeOptions>) -> Result<Self, RuntimeError> {
         let mut options: RuntimeOptions = options.into();
-        let folder = options.config.data().map(std::path::Path::to_owned).or_else(|| options.data.clone());
-        // A temporary data folder cannot be found again, so nothing is recorded on the disk.
-        let record = if folder.is_none() { JournalLocation::InMemory } else { options.journal_location };
-        let is_shared = folder.is_some();
-        let opening = move || match folder {
-            Some(folder) => RuntimeDir::open(&folder, record),
+        let dir = options.config.data().map(std::path::Path::to_owned).or_else(|| options.data.clone());
+        // A temporary data directory cannot be found again, so nothing is recorded on the disk.
+        let record = if dir.is_none() { JournalLocation::InMemory } else { options.journal_location };
+        let is_shared = dir.is_some();
+        let opening = move || match dir {
+            Some(dir) => RuntimeDir::open(&dir, record),
             None => RuntimeDir::temporary(),
         };
-        let home = Arc::new(run_blocking("the opening of the data folder", opening).await?);
+        let home = Arc::new(run_blocking("the opening of the data directory", opening).await?);
         let clients = ModelClients::default();
         options.models.connect(&options.config, &clients)?;
         let gate = |given: Option<AdmissionGate>, what| {

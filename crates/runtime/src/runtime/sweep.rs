@@ -1,4 +1,4 @@
-//! Sweeps after dead processes, at the start and in the background: their folders, their control groups and their
+//! Sweeps after dead processes, at the start and in the background: their directories, their control groups and their
 //! containers.
 
 use std::os::unix::fs::MetadataExt as _;
@@ -25,11 +25,11 @@ use crate::runtime::warm_pools::WarmPools;
 #[cfg(feature = "docker")]
 const ENGINE_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// Removes what dead processes left in the tenants' folders, and contents that were not used for a month. Returns the
-/// number of folders, without those of tenants that are being deleted.
+/// Removes what dead processes left in the tenants' directories, and contents that were not used for a month. Returns the
+/// number of directories, without those of tenants that are being deleted.
 pub(super) async fn sweep_dirs(home: &Arc<RuntimeDir>) -> Result<u64, RuntimeError> {
     let home = Arc::clone(home);
-    run_blocking("the sweep of the tenants' folders", move || {
+    run_blocking("the sweep of the tenants' directories", move || {
         let (mut swept, deletions) = (0, TenantDeletions::new(home.path()));
         for tenant in home.tenants() {
             if deletions.check(&tenant).is_err() {
@@ -39,16 +39,16 @@ pub(super) async fn sweep_dirs(home: &Arc<RuntimeDir>) -> Result<u64, RuntimeErr
                 Ok(true) => swept += 1,
                 // It was deleted meanwhile.
                 Ok(false) => {}
-                // The next caller that needs the folder gets the error.
+                // The next caller that needs the directory gets the error.
                 Err(error) => {
-                    tracing::warn!(%tenant, %error, "leftovers of dead processes in a tenant's folder were not removed");
+                    tracing::warn!(%tenant, %error, "leftovers of dead processes in a tenant's directory were not removed");
                 }
             }
         }
         if let Err(error) = WarmPools::sweep(home.path()) {
             tracing::warn!(%error, "leftovers of dead processes in the warm pools were not removed");
         }
-        // Sandboxes without isolation have their folders in the system's temporary folder.
+        // Sandboxes without isolation have their directories in the system's temporary directory.
         if let Ok(found) = std::fs::metadata(home.path()) {
             temp_data_dir::sweep(&std::env::temp_dir(), found.uid());
         }

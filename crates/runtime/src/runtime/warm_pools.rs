@@ -1,7 +1,7 @@
 //! Warm sandboxes: sandboxes that are created before a session needs them, and the sources that claim them.
 //!
 //! State: one pool for each kind of sandbox, in memory. The files of warm sandboxes are in `<data>/pool`, which belongs
-//! to no tenant. What dead processes left there is removed when the folder is opened again.
+//! to no tenant. What dead processes left there is removed when the directory is opened again.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -24,8 +24,8 @@ use crate::config::{Config, ExecutorKind, PoolSettings};
 use crate::runtime::error::RuntimeError;
 use crate::sandbox::connector;
 
-/// The folder of warm sandboxes in a data folder.
-const FOLDER: &str = "pool";
+/// The directory of warm sandboxes in a data directory.
+const DIR: &str = "pool";
 
 /// The warm pools of a runtime, by the kind of sandbox.
 #[derive(Debug, Default)]
@@ -69,7 +69,7 @@ impl WarmPools {
             let factory = WarmSandboxFactory {
                 config: config.clone(),
                 kind,
-                folder: data.join(FOLDER),
+                dir: data.join(DIR),
                 spec: spec.clone(),
                 state: OnceCell::new(),
             };
@@ -101,10 +101,10 @@ impl WarmPools {
         self.kinds.values().filter(|kind| kind.size > 0).map(|kind| kind.pool.stats()).collect()
     }
 
-    /// Removes the files that dead processes left in the pool's folder. Blocks.
+    /// Removes the files that dead processes left in the pool's directory. Blocks.
     pub(crate) fn sweep(data: &Path) -> Result<(), SandboxError> {
-        let folder = data.join(FOLDER);
-        if folder.is_dir() { DataDir::open(&folder).map(drop) } else { Ok(()) }
+        let dir = data.join(DIR);
+        if dir.is_dir() { DataDir::open(&dir).map(drop) } else { Ok(()) }
     }
 }
 
@@ -112,7 +112,7 @@ impl WarmPools {
 pub(crate) struct WarmSandboxFactory {
     config: Config,
     kind: ExecutorKind,
-    folder: PathBuf,
+    dir: PathBuf,
     spec: WarmSpec,
     /// Created with the first sandbox. If that fails, the next sandbox tries again.
     state: OnceCell<FactoryState>,
@@ -126,9 +126,9 @@ struct FactoryState {
 impl WarmSandboxFactory {
     async fn state(&self) -> Result<&FactoryState, SandboxError> {
         let state = self.state.get_or_try_init(|| async {
-            let (config, kind, folder) = (self.config.clone(), self.kind, self.folder.clone());
+            let (config, kind, dir) = (self.config.clone(), self.kind, self.dir.clone());
             let making = tokio::task::spawn_blocking(move || {
-                let data = DataDir::open(&folder)?;
+                let data = DataDir::open(&dir)?;
                 let created = connector(&config, kind, &data);
                 let connector = created.map_err(|error| unavailable(&error))?;
                 Ok(FactoryState { data, connector })
@@ -192,7 +192,7 @@ pub(crate) struct PooledSource {
     create: ConnectorSource,
     tenant: TenantId,
     context: Arc<ExecutionContext>,
-    /// The tenant's data folder. It holds the session's workspace, unless that is a folder of the embedder.
+    /// The tenant's data directory. It holds the session's workspace, unless that is a directory of the embedder.
     data: DataDir,
     origin: SandboxOrigin,
 }
@@ -205,7 +205,7 @@ enum SandboxOrigin {
 }
 
 impl PooledSource {
-    /// A source for this context. `data` is the data folder of its tenant; `create` creates new sandboxes.
+    /// A source for this context. `data` is the data directory of its tenant; `create` creates new sandboxes.
     pub(crate) fn new(
         kind: WarmPool,
         create: ConnectorSource,

@@ -1,7 +1,7 @@
-//! Copies a folder for a fork of its session. Commands may change the folder meanwhile.
+//! Copies a directory for a fork of its session. Commands may change the directory meanwhile.
 //!
-//! - Each step opens a name in an already open folder, and follows no link.
-//! - The number of entries and the depth are bounded, and so is the number of open folders.
+//! - Each step opens a name in an already open directory, and follows no link.
+//! - The number of entries and the depth are bounded, and so is the number of open directories.
 //! - Symbolic links, hard links and holes are kept.
 //! - If the file system supports it, files share their blocks until one of them changes.
 //! - Sockets, pipes and devices are left out.
@@ -26,7 +26,7 @@ use tokio_util::sync::CancellationToken;
 /// The bounds of a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct CopyBounds {
-    /// The most files, folders and links.
+    /// The most files, directories and links.
     pub(crate) entries: usize,
     /// The deepest nesting. Each level keeps three files open.
     pub(crate) depth: usize,
@@ -41,12 +41,12 @@ impl Default for CopyBounds {
 /// The entry that stopped the copy, and the reason.
 #[derive(Debug)]
 pub(crate) struct CopyError {
-    /// The entry, relative to the folder; empty for the folder itself.
+    /// The entry, relative to the directory; empty for the directory itself.
     pub(crate) path: PathBuf,
     pub(crate) reason: String,
 }
 
-const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+const DIR: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 const READ: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 const CREATE: OFlags =
     OFlags::WRONLY.union(OFlags::CREATE).union(OFlags::EXCL).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
@@ -54,7 +54,7 @@ const CREATE: OFlags =
 /// The bytes that are copied at a time.
 const CHUNK: usize = 256 << 10;
 
-/// Copies the contents of `from` to the empty folder `to`, which no other task may use. Returns an error soon after
+/// Copies the contents of `from` to the empty directory `to`, which no other task may use. Returns an error soon after
 /// `cancel`. Blocks.
 pub(crate) fn copy_tree(
     from: OwnedFd,
@@ -65,13 +65,13 @@ pub(crate) fn copy_tree(
     let top = Path::new("");
     let root = to.try_clone().map_err(|error| failure(top, error))?;
     let mut copy = TreeCopy { root, bounds, entries: 0, linked: HashMap::new(), cancel };
-    let mut open = vec![OpenFolder::new(from, to, PathBuf::new()).map_err(|errno| failure(top, errno))?];
-    while let Some(folder) = open.last_mut() {
-        let entry = match folder.names.next() {
+    let mut open = vec![OpenDir::new(from, to, PathBuf::new()).map_err(|errno| failure(top, errno))?];
+    while let Some(dir) = open.last_mut() {
+        let entry = match dir.names.next() {
             Some(Ok(entry)) => entry,
-            Some(Err(errno)) => return Err(failure(&folder.path, errno)),
+            Some(Err(errno)) => return Err(failure(&dir.path, errno)),
             None => {
-                folder.finish().map_err(|errno| failure(&folder.path, errno))?;
+                dir.finish().map_err(|errno| failure(&dir.path, errno))?;
                 open.pop();
                 continue;
             }
@@ -80,11 +80,11 @@ pub(crate) fn copy_tree(
         if matches!(name.to_bytes(), b"." | b"..") {
             continue;
         }
-        let path = folder.path.join(OsStr::from_bytes(name.to_bytes()));
+        let path = dir.path.join(OsStr::from_bytes(name.to_bytes()));
         copy.count(&path)?;
-        if let Some(below) = copy.entry(folder, name, &path).map_err(|error| failure(&path, error))? {
+        if let Some(below) = copy.entry(dir, name, &path).map_err(|error| failure(&path, error))? {
             if open.len() > bounds.depth {
-                let reason = format!("its folders are more than {} deep", bounds.depth);
+                let reason = format!("its directories are more than {} deep", bounds.depth);
                 return Err(CopyError { path, reason });
             }
             open.push(below);
@@ -93,15 +93,15 @@ pub(crate) fn copy_tree(
     Ok(())
 }
 
-/// A folder that is being copied.
-struct OpenFolder {
+/// A directory that is being copied.
+struct OpenDir {
     from: OwnedFd,
     to: OwnedFd,
     names: Dir,
     path: PathBuf,
 }
 
-impl OpenFolder {
+impl OpenDir {
     fn new(from: OwnedFd, to: OwnedFd, path: PathBuf) -> Result<Self, Errno> {
         let names = Dir::read_from(&from)?;
         Ok(Self { from, to, names, path })
@@ -134,16 +134,16 @@ impl TreeCopy<'_> {
     fn count(&mut self, path: &Path) -> Result<(), CopyError> {
         self.entries += 1;
         if self.entries > self.bounds.entries {
-            let reason = format!("it has more than {} files, folders and links", self.bounds.entries);
+            let reason = format!("it has more than {} files, directories and links", self.bounds.entries);
             return Err(CopyError { path: PathBuf::new(), reason });
         }
         if self.cancel.is_cancelled() { Err(failure(path, cancelled())) } else { Ok(()) }
     }
 
-    /// Copies one entry. If it is a folder, returns it, so that its entries can be copied. An entry that is removed or
+    /// Copies one entry. If it is a directory, returns it, so that its entries can be copied. An entry that is removed or
     /// replaced meanwhile is left out.
-    fn entry(&mut self, folder: &OpenFolder, name: &CStr, path: &Path) -> io::Result<Option<OpenFolder>> {
-        let OpenFolder { from, to, .. } = folder;
+    fn entry(&mut self, dir: &OpenDir, name: &CStr, path: &Path) -> io::Result<Option<OpenDir>> {
+        let OpenDir { from, to, .. } = dir;
         let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
         let stat = match rustix::fs::statat(from, name, flags) {
             Err(Errno::NOENT) => return Ok(None),
@@ -151,13 +151,13 @@ impl TreeCopy<'_> {
         };
         match FileType::from_raw_mode(stat.st_mode) {
             FileType::Directory => {
-                let opened = match openat(from, name, FOLDER, Mode::empty()) {
+                let opened = match openat(from, name, DIR, Mode::empty()) {
                     Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(None),
                     opened => opened?,
                 };
                 rustix::fs::mkdirat(to, name, Mode::RWXU)?;
-                let made = openat(to, name, FOLDER, Mode::empty())?;
-                return Ok(Some(OpenFolder::new(opened, made, path.to_owned())?));
+                let made = openat(to, name, DIR, Mode::empty())?;
+                return Ok(Some(OpenDir::new(opened, made, path.to_owned())?));
             }
             FileType::Symlink => match rustix::fs::readlinkat(from, name, Vec::new()) {
                 Err(Errno::NOENT | Errno::INVAL) => {}

@@ -1,4 +1,4 @@
-//! The folder that a session works in, and the files that its turns produce.
+//! The directory that a session works in, and the files that its turns produce.
 
 mod copy_tree;
 mod noted_workspaces;

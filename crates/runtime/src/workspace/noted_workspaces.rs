@@ -1,10 +1,10 @@
-//! Notes which folders of users were workspaces of sessions, in the folder of their tenant.
+//! Notes which directories of users were workspaces of sessions, in the directory of their tenant.
 //!
-//! Tools may have left links in such a folder. So whoever follows a path into it later must know that it is one. The notes stay when the
+//! Tools may have left links in such a directory. So whoever follows a path into it later must know that it is one. The notes stay when the
 //! sessions are deleted, and end with the tenant.
 //!
-//! State: one symbolic link per folder in `user-workspaces`, named after the digest of its path. It is created in one step, so a crash
-//! leaves no incomplete note. When a new note is created, the notes of folders that no longer exist are removed.
+//! State: one symbolic link per directory in `user-workspaces`, named after the digest of its path. It is created in one step, so a crash
+//! leaves no incomplete note. When a new note is created, the notes of directories that no longer exist are removed.
 
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
@@ -13,12 +13,12 @@ use std::path::{Path, PathBuf};
 
 use conjure_base::Digest;
 
-/// The folder of all tenants in a data folder.
+/// The directory of all tenants in a data directory.
 pub(crate) const TENANTS: &str = "tenants";
 
 const NOTES: &str = "user-workspaces";
 
-/// Notes a folder in which a session of this tenant will work. Blocks.
+/// Notes a directory in which a session of this tenant will work. Blocks.
 pub(crate) fn note_workspace(tenant_dir: &Path, workspace: &Path) -> io::Result<()> {
     let notes = tenant_dir.join(NOTES);
     conjure_fs::ensure_dir(&notes)?;
@@ -32,7 +32,7 @@ pub(crate) fn note_workspace(tenant_dir: &Path, workspace: &Path) -> io::Result<
     }
 }
 
-/// Removes the notes of folders that no longer exist. What fails is tried again with the next new note.
+/// Removes the notes of directories that no longer exist. What fails is tried again with the next new note.
 fn forget_removed(notes: &Path) {
     for note in std::fs::read_dir(notes).into_iter().flatten().flatten() {
         if matches!(note.path().try_exists(), Ok(false)) {
@@ -41,11 +41,11 @@ fn forget_removed(notes: &Path) {
     }
 }
 
-/// The folders of users in which sessions worked whose runtimes had this data folder. Some may not exist any more. Sessions of other data
-/// folders are not known here. Blocks.
+/// The directories of users in which sessions worked whose runtimes had this data directory. Some may not exist any more. Sessions of other data
+/// directories are not known here. Blocks.
 #[must_use]
 pub fn noted_workspaces(data: &Path) -> Vec<PathBuf> {
-    let entries = |folder: PathBuf| std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let entries = |dir: PathBuf| std::fs::read_dir(dir).into_iter().flatten().flatten();
     let notes = entries(data.join(TENANTS)).flat_map(|tenant| entries(tenant.path().join(NOTES)));
     notes.filter_map(|note| std::fs::read_link(note.path()).ok()).collect()
 }
@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn folders_that_were_removed_are_forgotten() {
+    fn directories_that_were_removed_are_forgotten() {
         let data = tempfile::tempdir().unwrap();
         let tenant_dir = data.path().join(TENANTS).join("a");
         std::fs::create_dir_all(&tenant_dir).unwrap();

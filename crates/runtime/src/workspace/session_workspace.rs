@@ -1,11 +1,11 @@
-//! The folder that a session works in. It is private, contains copies of the session's inputs, and is compared before and
+//! The directory that a session works in. It is private, contains copies of the session's inputs, and is compared before and
 //! after a turn.
 //!
-//! A temporary workspace is in the data folder, which only its owner may enter. It is removed when the
-//! [`SessionWorkspace`] is dropped, unless [`SessionWorkspace::keep`] was called. After a crash, opening the data folder
+//! A temporary workspace is in the data directory, which only its owner may enter. It is removed when the
+//! [`SessionWorkspace`] is dropped, unless [`SessionWorkspace::keep`] was called. After a crash, opening the data directory
 //! again removes it.
 //!
-//! A kept workspace in a temporary data folder (`conjure-…`) stays until the system clears its temporary files.
+//! A kept workspace in a temporary data directory (`conjure-…`) stays until the system clears its temporary files.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -20,7 +20,7 @@ use rustix::io::Errno;
 use crate::error::Error;
 use crate::workspace::snapshot::{ProducedFiles, WorkspaceSnapshot};
 
-/// The folder of a session.
+/// The directory of a session.
 #[derive(Debug)]
 pub struct SessionWorkspace {
     path: PathBuf,
@@ -28,21 +28,21 @@ pub struct SessionWorkspace {
 }
 
 impl SessionWorkspace {
-    /// Creates a folder in the system's temporary folder. It is removed when the value is dropped.
+    /// Creates a directory in the system's temporary directory. It is removed when the value is dropped.
     ///
     /// # Errors
     ///
-    /// If the folder cannot be created.
+    /// If the directory cannot be created.
     pub fn temporary() -> Result<Self, Error> {
         Self::private(&temporary_data()?)
     }
 
-    /// Creates a folder that is removed when the value is dropped. Its parent folder may be entered only by its owner.
-    /// Commands can change the permissions of their workspace, but not those of the parent folder.
+    /// Creates a directory that is removed when the value is dropped. Its parent directory may be entered only by its owner.
+    /// Commands can change the permissions of their workspace, but not those of the parent directory.
     ///
     /// # Errors
     ///
-    /// If the data folder cannot be written.
+    /// If the data directory cannot be written.
     pub fn private(data: &DataDir) -> Result<Self, Error> {
         let guard = data.workspace().map_err(|error| Error::PermissionDenied {
             path: data.path().to_owned(),
@@ -51,28 +51,28 @@ impl SessionWorkspace {
         Ok(Self { path: guard.path().to_owned(), guard: Some(guard) })
     }
 
-    /// Uses an existing folder, which is not removed.
+    /// Uses an existing directory, which is not removed.
     ///
     /// # Errors
     ///
-    /// If it does not exist, is not a folder, or may not be entered.
+    /// If it does not exist, is not a directory, or may not be entered.
     pub fn existing(path: &Path) -> Result<Self, Error> {
         let resolved = path.canonicalize().map_err(|error| Error::io(path, &error))?;
-        // Listing it proves that it is a folder, and that this process may enter it.
+        // Listing it proves that it is a directory, and that this process may enter it.
         std::fs::read_dir(&resolved).map_err(|error| Error::io(path, &error))?;
         Ok(Self { path: resolved, guard: None })
     }
 
-    /// Uses an existing folder at a path that contained no links when it was recorded. If it contains a link now, the
-    /// link is not followed. For example, a tool that may write the parent folder may have created it.
+    /// Uses an existing directory at a path that contained no links when it was recorded. If it contains a link now, the
+    /// link is not followed. For example, a tool that may write the parent directory may have created it.
     ///
     /// # Errors
     ///
     /// As for [`SessionWorkspace::existing`], and if the path contains a link.
     pub fn at_real_path(path: &Path) -> Result<Self, Error> {
-        let folder = open_real(path)?;
-        // Reads the path of the opened folder, because the given path may lead elsewhere by now.
-        let path = std::fs::read_link(format!("/proc/self/fd/{}", folder.as_raw_fd()))
+        let dir = open_real(path)?;
+        // Reads the path of the opened directory, because the given path may lead elsewhere by now.
+        let path = std::fs::read_link(format!("/proc/self/fd/{}", dir.as_raw_fd()))
             .map_err(|error| Error::io(path, &error))?;
         Ok(Self { path, guard: None })
     }
@@ -83,24 +83,24 @@ impl SessionWorkspace {
         &self.path
     }
 
-    /// Whether the folder is removed when the value is dropped.
+    /// Whether the directory is removed when the value is dropped.
     #[must_use]
     pub const fn is_temporary(&self) -> bool {
         self.guard.is_some()
     }
 
-    /// Keeps a temporary folder when the value is dropped.
+    /// Keeps a temporary directory when the value is dropped.
     ///
     /// # Errors
     ///
-    /// If that cannot be recorded on the disk. The folder then exists only until the data folder is opened again.
+    /// If that cannot be recorded on the disk. The directory then exists only until the data directory is opened again.
     pub fn keep(&mut self) -> Result<(), Error> {
         let kept = self.guard.take().map(OwnedWorkspace::keep).transpose();
         kept.map(drop).map_err(Error::from)
     }
 
-    /// Copies the file at `source` into the folder, under its own name, and returns the copy's path. A file that already
-    /// lies in the folder under that name stays where it is.
+    /// Copies the file at `source` into the directory, under its own name, and returns the copy's path. A file that already
+    /// lies in the directory under that name stays where it is.
     ///
     /// # Errors
     /// If `source` is not a regular file (a device or a pipe is not even read), or if the name is taken.
@@ -141,17 +141,17 @@ impl SessionWorkspace {
         }
         let target = self.path.join(name);
         let failed = |errno: Errno| Error::io(&target, &errno.into());
-        let folder = open_real(&self.path)?;
+        let dir = open_real(&self.path)?;
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let mode = Mode::from_raw_mode(metadata.mode() & 0o777 | 0o600);
-        match rustix::fs::openat(&folder, name, flags, mode) {
+        match rustix::fs::openat(&dir, name, flags, mode) {
             Ok(to) => io::copy(&mut from, &mut File::from(to)).map(drop).map_err(|error| {
                 // An incomplete copy is useless.
-                let _ = rustix::fs::unlinkat(&folder, name, AtFlags::empty());
+                let _ = rustix::fs::unlinkat(&dir, name, AtFlags::empty());
                 Error::io(&target, &error)
             })?,
             Err(Errno::EXIST) => {
-                let there = rustix::fs::statat(&folder, name, AtFlags::SYMLINK_NOFOLLOW).map_err(failed)?;
+                let there = rustix::fs::statat(&dir, name, AtFlags::SYMLINK_NOFOLLOW).map_err(failed)?;
                 if (there.st_dev, there.st_ino) != (metadata.dev(), metadata.ino()) {
                     return Err(refused("the workspace has another file of that name"));
                 }
@@ -174,19 +174,19 @@ impl SessionWorkspace {
     }
 }
 
-/// A data folder that is removed when its last user drops it.
+/// A data directory that is removed when its last user drops it.
 pub(crate) fn temporary_data() -> Result<DataDir, Error> {
     let around = std::env::temp_dir();
     DataDir::temporary().map_err(|error| Error::PermissionDenied {
         reason: format!(
-            "no folder can be made in the temporary folder `{}` (TMPDIR names another): {error}",
+            "no directory can be made in the temporary directory `{}` (TMPDIR names another): {error}",
             around.display()
         ),
         path: around,
     })
 }
 
-/// Opens a folder whose path contains no link.
+/// Opens a directory whose path contains no link.
 pub(crate) fn open_real(path: &Path) -> Result<OwnedFd, Error> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let opened = rustix::fs::openat2(CWD, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS);

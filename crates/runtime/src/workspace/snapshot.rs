@@ -1,6 +1,6 @@
-//! A snapshot of the files in a folder, and the changes between two snapshots.
+//! A snapshot of the files in a directory, and the changes between two snapshots.
 //!
-//! Commands may change the folder meanwhile, so that a path leads elsewhere. So [`walk`] follows no link, and is bounded.
+//! Commands may change the directory meanwhile, so that a path leads elsewhere. So [`walk`] follows no link, and is bounded.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -10,7 +10,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use conjure_artifact::{WalkBounds, WalkCoverage, walk};
 use rustix::fs::{CWD, Mode, OFlags, Statx, StatxTimestamp};
 
-/// The regular files of a folder at one moment. Links are not followed.
+/// The regular files of a directory at one moment. Links are not followed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct WorkspaceSnapshot {
     files: BTreeMap<PathBuf, Fingerprint>,
@@ -34,7 +34,7 @@ struct Fingerprint {
 pub struct ProducedFiles {
     /// The files, sorted by path.
     pub files: Vec<ProducedFile>,
-    /// Whether the complete folder was compared. If not, it was too large, and there may be more such files. The listed
+    /// Whether the complete directory was compared. If not, it was too large, and there may be more such files. The listed
     /// files are new or changed in any case.
     pub complete: bool,
 }
@@ -46,7 +46,7 @@ pub struct ProducedFile {
     pub path: PathBuf,
     /// Its size in bytes.
     pub size: u64,
-    /// Whether the earlier snapshot contains the file. If the folder was too large, a snapshot does not contain all
+    /// Whether the earlier snapshot contains the file. If the directory was too large, a snapshot does not contain all
     /// files.
     pub existed: bool,
 }
@@ -62,8 +62,8 @@ impl WorkspaceSnapshot {
         let (start, mut files) = (now(), BTreeMap::new());
         let bounds = WalkBounds { entries: most_entries, ..WalkBounds::default() };
         let mut extent = WalkCoverage::Complete;
-        if let Ok(folder) = rustix::fs::openat(CWD, root, FOLDER, Mode::empty()) {
-            extent = walk(&folder, bounds, |path, stat| {
+        if let Ok(dir) = rustix::fs::openat(CWD, root, DIR, Mode::empty()) {
+            extent = walk(&dir, bounds, |path, stat| {
                 files.insert(path, Fingerprint::from_stat(stat));
                 ControlFlow::Continue(())
             });
@@ -95,7 +95,7 @@ impl WorkspaceSnapshot {
     }
 }
 
-const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+const DIR: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 /// The current time of the clock that also dates files.
 #[expect(clippy::disallowed_methods, reason = "compared with dates that the system gave to files")]

@@ -162,7 +162,7 @@ pub trait Executor: Send + Sync + fmt::Debug {
         options: CallOptions,
     ) -> BoxFuture<'a, Result<Listing, SandboxError>> {
         let _ = (path, depth, max_entries, options);
-        unsupported("list folders")
+        unsupported("list directories")
     }
 
     /// Streams the content of a file out of the sandbox.

@@ -32,14 +32,14 @@ pub enum View {
         /// The size of the file in bytes.
         size: u64,
     },
-    /// A folder, two levels deep, without names that begin with a dot.
+    /// A directory, two levels deep, without names that begin with a dot.
     Directory(Listing),
 }
 
 /// The entries of a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listing {
-    /// Entries, sorted by path, relative to the folder.
+    /// Entries, sorted by path, relative to the directory.
     pub entries: Vec<DirectoryEntry>,
     /// Whether there were more entries than can be listed.
     pub truncated: bool,

@@ -61,7 +61,7 @@ pub(super) struct CgroupState {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ParentGroup {
     pub(super) version: Version,
-    pub(super) folder: PathBuf,
+    pub(super) dir: PathBuf,
     pub(super) controllers: Vec<Controller>,
 }
 
@@ -72,10 +72,10 @@ const KILL_ROUNDS: usize = 20;
 const ROUNDS: usize = 500;
 
 /// Removes groups, and keeps those that are not empty after half a second. Blocks meanwhile.
-pub(super) fn remove_all(folders: &mut Vec<PathBuf>) {
+pub(super) fn remove_all(dirs: &mut Vec<PathBuf>) {
     for _ in 0..ROUNDS {
-        folders.retain(|folder| remove(folder).is_err());
-        if folders.is_empty() {
+        dirs.retain(|dir| remove(dir).is_err());
+        if dirs.is_empty() {
             return;
         }
         pause();
@@ -91,16 +91,16 @@ fn pause() {
 
 impl CgroupState {
     /// Removes the directory now or later.
-    pub(super) fn remove_later(&self, folder: PathBuf) {
-        if let Err(error) = remove(&folder) {
-            tracing::debug!(%error, group = %folder.display(), "a control group is not empty yet");
-            lock(&self.pending_removal).push(folder);
+    pub(super) fn remove_later(&self, dir: PathBuf) {
+        if let Err(error) = remove(&dir) {
+            tracing::debug!(%error, group = %dir.display(), "a control group is not empty yet");
+            lock(&self.pending_removal).push(dir);
         }
     }
 
     pub(super) fn remove_pending(&self) {
         let mut pending = lock(&self.pending_removal);
-        pending.retain(|folder| remove(folder).is_err());
+        pending.retain(|dir| remove(dir).is_err());
     }
 }
 
@@ -112,34 +112,34 @@ impl Drop for CgroupState {
 }
 
 /// Removes a group's directory. Kills processes that are still in the group.
-fn remove(folder: &Path) -> io::Result<()> {
-    let mut result = fs::remove_dir(folder);
+fn remove(dir: &Path) -> io::Result<()> {
+    let mut result = fs::remove_dir(dir);
     for _ in 0..KILL_ROUNDS {
         match &result {
             Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {}
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             _ => return result,
         }
-        kill(folder);
-        result = fs::remove_dir(folder);
+        kill(dir);
+        result = fs::remove_dir(dir);
     }
     result
 }
 
 /// Kills every process of the group. They end shortly afterwards.
-fn kill(folder: &Path) {
+fn kill(dir: &Path) {
     // Version 2, since Linux 5.14, does it without a race.
-    if fs::write(folder.join("cgroup.kill"), "1").is_ok() {
+    if fs::write(dir.join("cgroup.kill"), "1").is_ok() {
         return;
     }
-    let listed = fs::read_to_string(folder.join("cgroup.procs")).unwrap_or_default();
+    let listed = fs::read_to_string(dir.join("cgroup.procs")).unwrap_or_default();
     // A process of another pid namespace is listed as 0, and cannot be signalled.
     for pid in listed.lines().filter_map(|line| line.parse().ok().and_then(Pid::from_raw)) {
         let _ = rustix::process::kill_process(pid, Signal::KILL);
     }
 }
 
-pub(super) fn unavailable(what: &str, folder: &Path, error: &io::Error) -> SandboxError {
-    let message = format!("the control group `{}` {what}: {error}", folder.display());
+pub(super) fn unavailable(what: &str, dir: &Path, error: &io::Error) -> SandboxError {
+    let message = format!("the control group `{}` {what}: {error}", dir.display());
     SandboxError::new(SandboxErrorKind::Unavailable, message)
 }

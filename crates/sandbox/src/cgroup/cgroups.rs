@@ -42,13 +42,13 @@ impl Cgroups {
         let mut missing = Vec::new();
         for controller in Controller::ALL {
             match find_parent(controller, hierarchies) {
-                Ok((version, folder)) => {
-                    let known = parents.iter_mut().find(|parent: &&mut ParentGroup| {
-                        parent.folder == folder && parent.version == version
-                    });
+                Ok((version, dir)) => {
+                    let known = parents
+                        .iter_mut()
+                        .find(|parent: &&mut ParentGroup| parent.dir == dir && parent.version == version);
                     match known {
                         Some(parent) => parent.controllers.push(controller),
-                        None => parents.push(ParentGroup { version, folder, controllers: vec![controller] }),
+                        None => parents.push(ParentGroup { version, dir, controllers: vec![controller] }),
                     }
                 }
                 Err((reason, hint)) => {
@@ -112,11 +112,11 @@ impl Cgroups {
     fn make_named(&self, name: &str, limits: &Limits) -> Result<Option<Cgroup>, SandboxError> {
         let mut group = Cgroup::new(Arc::clone(&self.shared));
         for parent in &self.shared.parents {
-            let folder = parent.folder.join(name);
-            match group.claim(folder.clone()) {
-                Ok(()) => group.limit(parent, &folder, limits)?,
+            let dir = parent.dir.join(name);
+            match group.claim(dir.clone()) {
+                Ok(()) => group.limit(parent, &dir, limits)?,
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(None),
-                Err(error) => return Err(unavailable("cannot be made", &folder, &error)),
+                Err(error) => return Err(unavailable("cannot be made", &dir, &error)),
             }
         }
         Ok(Some(group))
@@ -129,7 +129,7 @@ impl Cgroups {
         self.shared.remove_pending();
         let mut left: Vec<PathBuf> = Vec::new();
         for parent in &self.shared.parents {
-            for entry in fs::read_dir(&parent.folder).into_iter().flatten().flatten() {
+            for entry in fs::read_dir(&parent.dir).into_iter().flatten().flatten() {
                 let name = entry.file_name();
                 let owner = name.to_str().and_then(OwnerProcess::parse);
                 if owner.is_some_and(|owner| owner.is_dead()) {
@@ -139,8 +139,8 @@ impl Cgroups {
         }
         let found = left.len();
         remove_all(&mut left);
-        for folder in &left {
-            tracing::warn!(group = %folder.display(), "the control group of a dead process is not empty yet");
+        for dir in &left {
+            tracing::warn!(group = %dir.display(), "the control group of a dead process is not empty yet");
         }
         let removed = found - left.len();
         lock(&self.shared.pending_removal).append(&mut left);
@@ -173,23 +173,22 @@ fn find_parent(controller: Controller, hierarchies: &[Hierarchy]) -> Result<Pare
     };
     let mut reason = format!("`{}` cannot be written by this user", hierarchy.own.display());
     // Uses the nearest group that permits it, so that processes stay in the branch that they were started in.
-    for folder in hierarchy.own.ancestors().take_while(|folder| folder.starts_with(&hierarchy.mount)) {
-        if !read_words(&folder.join("cgroup.controllers")).iter().any(|word| word == name) {
-            reason = format!("the controller `{name}` is not available in `{}`", folder.display());
+    for dir in hierarchy.own.ancestors().take_while(|dir| dir.starts_with(&hierarchy.mount)) {
+        if !read_words(&dir.join("cgroup.controllers")).iter().any(|word| word == name) {
+            reason = format!("the controller `{name}` is not available in `{}`", dir.display());
             continue;
         }
         // To move a process, this process needs write permission in the nearest common ancestor of both groups.
-        if !is_writable(folder) || !is_writable(&folder.join("cgroup.procs")) {
+        if !is_writable(dir) || !is_writable(&dir.join("cgroup.procs")) {
             continue;
         }
-        let control = folder.join("cgroup.subtree_control");
+        let control = dir.join("cgroup.subtree_control");
         if read_words(&control).iter().any(|word| word == name)
             || fs::write(&control, format!("+{name}")).is_ok()
         {
-            return Ok((Version::Two, folder.to_owned()));
+            return Ok((Version::Two, dir.to_owned()));
         }
-        reason =
-            format!("`{}` has processes of its own, so nothing can be limited below it", folder.display());
+        reason = format!("`{}` has processes of its own, so nothing can be limited below it", dir.display());
     }
     Err((reason, DELEGATE))
 }

@@ -22,19 +22,19 @@ const PERIOD: u32 = 100_000;
 /// A group that exists until this is dropped.
 #[derive(Debug)]
 pub struct Cgroup {
-    folders: Vec<PathBuf>,
+    dirs: Vec<PathBuf>,
     shared: Arc<CgroupState>,
 }
 
 impl Cgroup {
     pub(super) const fn new(shared: Arc<CgroupState>) -> Self {
-        Self { folders: Vec::new(), shared }
+        Self { dirs: Vec::new(), shared }
     }
 
     /// Creates the directory, which belongs to this group from then on.
-    pub(super) fn claim(&mut self, folder: PathBuf) -> io::Result<()> {
-        fs::create_dir(&folder)?;
-        self.folders.push(folder);
+    pub(super) fn claim(&mut self, dir: PathBuf) -> io::Result<()> {
+        fs::create_dir(&dir)?;
+        self.dirs.push(dir);
         Ok(())
     }
 
@@ -42,13 +42,13 @@ impl Cgroup {
     pub(super) fn limit(
         &self,
         parent: &ParentGroup,
-        folder: &Path,
+        dir: &Path,
         limits: &Limits,
     ) -> Result<(), SandboxError> {
         for controller in &parent.controllers {
-            limit(*controller, parent.version, folder, limits).map_err(|error| {
+            limit(*controller, parent.version, dir, limits).map_err(|error| {
                 let what = format!("does not take the limit of `{}`", controller.name());
-                unavailable(&what, folder, &error)
+                unavailable(&what, dir, &error)
             })?;
         }
         Ok(())
@@ -56,21 +56,21 @@ impl Cgroup {
 
     /// The directories that the sandbox's first process joins, by writing to `tasks` or `cgroup.procs` in each.
     #[must_use]
-    pub fn folders(&self) -> &[PathBuf] {
-        &self.folders
+    pub fn dirs(&self) -> &[PathBuf] {
+        &self.dirs
     }
 }
 
 impl Drop for Cgroup {
     fn drop(&mut self) {
-        for folder in self.folders.drain(..) {
-            self.shared.remove_later(folder);
+        for dir in self.dirs.drain(..) {
+            self.shared.remove_later(dir);
         }
     }
 }
 
-fn limit(controller: Controller, version: Version, folder: &Path, limits: &Limits) -> io::Result<()> {
-    let set = |file: &str, value: String| fs::write(folder.join(file), value);
+fn limit(controller: Controller, version: Version, dir: &Path, limits: &Limits) -> io::Result<()> {
+    let set = |file: &str, value: String| fs::write(dir.join(file), value);
     // Not every kernel has these files. Without them, the limit is the same or a little looser.
     let set_if_there = |file: &str, value: String| match set(file, value) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),

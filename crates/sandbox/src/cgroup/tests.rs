@@ -23,9 +23,9 @@ fn a_machine_without_groups_says_what_would_help() {
     let reason = "no control groups are mounted";
     assert_eq!(reasons, [("memory", reason), ("cpu", reason), ("pids", reason)]);
     // A group that limits nothing can still be asked for, and is nothing.
-    assert!(none.make(&Limits::default()).unwrap().folders().is_empty());
+    assert!(none.make(&Limits::default()).unwrap().dirs().is_empty());
 
-    // Nobody can make folders there, root neither.
+    // Nobody can make directories there, root neither.
     let closed = Cgroups::from_hierarchies(&[hierarchy(Version::Two, "/proc/self/net")]);
     assert_eq!(closed.isolation(), Isolation::NONE);
     assert_eq!(closed.missing().len(), 3);
@@ -41,13 +41,13 @@ fn a_group_has_its_limits_and_goes_when_it_is_dropped() {
     }
     let limits = Limits::default().with_memory(64 << 20).unwrap().with_processes(100).unwrap();
     let (one, other) = (groups.make(&limits).unwrap(), groups.make(&limits).unwrap());
-    let folders: Vec<PathBuf> = one.folders().iter().chain(other.folders()).cloned().collect();
-    assert_eq!(folders.len(), one.folders().len() * 2);
+    let dirs: Vec<PathBuf> = one.dirs().iter().chain(other.dirs()).cloned().collect();
+    assert_eq!(dirs.len(), one.dirs().len() * 2);
     let read = |names: &[&str]| {
         let found = one
-            .folders()
+            .dirs()
             .iter()
-            .flat_map(|folder| names.iter().map(|name| folder.join(name)))
+            .flat_map(|dir| names.iter().map(|name| dir.join(name)))
             .find_map(|file| std::fs::read_to_string(file).ok());
         found.map(|text| text.trim().to_owned())
     };
@@ -61,9 +61,9 @@ fn a_group_has_its_limits_and_goes_when_it_is_dropped() {
     }
     // They belong to a living host.
     groups.sweep();
-    assert!(folders.iter().all(|folder| folder.is_dir()));
+    assert!(dirs.iter().all(|dir| dir.is_dir()));
     drop((one, other));
-    assert!(!folders.iter().any(|folder| folder.exists()));
+    assert!(!dirs.iter().any(|dir| dir.exists()));
 }
 
 #[test]
@@ -74,11 +74,11 @@ fn two_who_make_groups_in_one_process_do_not_get_in_each_others_way() {
         return;
     }
     let made = [&one, &other, &one, &other].map(|groups| groups.make(&Limits::default()).unwrap());
-    let mut folders: Vec<PathBuf> = made.iter().flat_map(|group| group.folders()).cloned().collect();
-    let count = folders.len();
-    folders.sort();
-    folders.dedup();
-    assert_eq!(folders.len(), count);
+    let mut dirs: Vec<PathBuf> = made.iter().flat_map(|group| group.dirs()).cloned().collect();
+    let count = dirs.len();
+    dirs.sort();
+    dirs.dedup();
+    assert_eq!(dirs.len(), count);
 }
 
 #[test]
@@ -92,11 +92,11 @@ fn what_is_in_a_dead_hosts_group_is_killed_with_it() {
     let made = groups.make(&Limits::default()).unwrap();
     // The same name, but for the number of a process that never was: the largest there can be is 4,194,304.
     let stray = {
-        let folder = &made.folders()[0];
-        let name = folder.file_name().unwrap().to_str().unwrap();
+        let dir = &made.dirs()[0];
+        let name = dir.file_name().unwrap().to_str().unwrap();
         let mut parts: Vec<&str> = name.split('-').collect();
         parts[2] = "4194305";
-        folder.with_file_name(parts.join("-"))
+        dir.with_file_name(parts.join("-"))
     };
     let mut process = std::process::Command::new("sleep").arg("60").spawn().unwrap();
     // Other hosts on this machine sweep, too: the group may be gone before anything is in it.
@@ -115,7 +115,7 @@ fn what_is_in_a_dead_hosts_group_is_killed_with_it() {
     }
     let status = process.wait().unwrap();
     assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(9));
-    assert!(made.folders()[0].exists());
+    assert!(made.dirs()[0].exists());
 }
 
 fn skip_without_groups(groups: &Cgroups) {

@@ -20,7 +20,7 @@ const OVERHEAD: u64 = 4096;
 pub(super) const fn kind(item: &ContentItem) -> ArchiveKind {
     match item.content {
         ItemContent::File { .. } => ArchiveKind::File,
-        ItemContent::Tree(_) => ArchiveKind::Folder,
+        ItemContent::Tree(_) => ArchiveKind::Dir,
     }
 }
 

@@ -16,7 +16,7 @@ const DEFAULT_MODE: u32 = 0o755;
 pub(super) struct HostFiles {
     pub(super) files: Vec<HostFile>,
     /// Directories that must be created explicitly, by their depth.
-    pub(super) folders: BTreeMap<usize, Vec<HostDir>>,
+    pub(super) dirs: BTreeMap<usize, Vec<HostDir>>,
     /// The entries that cannot be copied.
     pub(super) skipped: Vec<SkippedFile>,
 }
@@ -41,8 +41,8 @@ pub(super) struct HostDir {
 /// Scans a directory. Blocks.
 pub(super) fn scan(workspace: &Path) -> Result<HostFiles, SandboxError> {
     let mut all = HostFiles::default();
-    let mut folders = vec![(workspace.to_owned(), None)];
-    while let Some((within, own)) = folders.pop() {
+    let mut dirs = vec![(workspace.to_owned(), None)];
+    while let Some((within, own)) = dirs.pop() {
         let mut is_empty = true;
         for entry in fs::read_dir(&within).map_err(|error| failed(&within, &error))? {
             is_empty = false;
@@ -53,7 +53,7 @@ pub(super) fn scan(workspace: &Path) -> Result<HostFiles, SandboxError> {
             let reason = match relative.to_str().map(str::to_owned) {
                 None => "its name is not UTF-8",
                 Some(target) if stat.is_dir() => {
-                    folders.push((path, Some(HostDir { target, mode: mode | 0o700 })));
+                    dirs.push((path, Some(HostDir { target, mode: mode | 0o700 })));
                     continue;
                 }
                 Some(target) if stat.is_file() => {
@@ -67,7 +67,7 @@ pub(super) fn scan(workspace: &Path) -> Result<HostFiles, SandboxError> {
             all.skipped.push(SkippedFile { path, reason: reason.to_owned() });
         }
         if let Some(own) = own.filter(|own| is_empty || own.mode != DEFAULT_MODE) {
-            all.folders.entry(own.target.matches('/').count()).or_default().push(own);
+            all.dirs.entry(own.target.matches('/').count()).or_default().push(own);
         }
     }
     Ok(all)

@@ -31,13 +31,13 @@ const AHEAD: usize = 4;
 /// The mode of missing parent directories that are created for a file.
 const DIR_MODE: Mode = Mode::from_raw_mode(0o755);
 
-const FOLDER: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+const DIR: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 /// The destination directory on the host.
 #[derive(Debug)]
 pub(super) struct HostWriter {
     path: PathBuf,
-    folder: Arc<DirHandle>,
+    dir: Arc<DirHandle>,
     writers: TaskTracker,
 }
 
@@ -68,11 +68,11 @@ impl HostWriter {
     pub(super) async fn open(path: &Path, writers: &TaskTracker) -> Result<Self, SandboxError> {
         writers.close();
         writers.wait().await;
-        let folder = rustix::fs::openat(CWD, path, FOLDER, Mode::empty()).map_err(|errno| {
+        let dir = rustix::fs::openat(CWD, path, DIR, Mode::empty()).map_err(|errno| {
             let message = format!("the workspace `{}` cannot be used: {errno}", path.display());
             SandboxError::new(SandboxErrorKind::Io, message)
         })?;
-        Ok(Self { path: path.to_owned(), folder: Arc::new(folder.into()), writers: writers.clone() })
+        Ok(Self { path: path.to_owned(), dir: Arc::new(dir.into()), writers: writers.clone() })
     }
 
     /// Writes a file with this content, of at most `max_bytes`, and replaces the previous one. Returns its size.
@@ -84,8 +84,8 @@ impl HostWriter {
     ) -> Result<u64, SandboxError> {
         let path = file.path.clone();
         let (sender, receiver) = mpsc::channel(AHEAD);
-        let folder = Arc::clone(&self.folder);
-        let writing = self.writers.spawn_blocking(move || write(&folder, &file, receiver));
+        let dir = Arc::clone(&self.dir);
+        let writing = self.writers.spawn_blocking(move || write(&dir, &file, receiver));
         let given = send_content(&path, content, max_bytes, sender).await;
         let written = writing.await.unwrap_or_else(|error| Err(io::Error::other(error)));
         let size = given?;
@@ -93,9 +93,9 @@ impl HostWriter {
     }
 
     /// Creates a directory where there is none.
-    pub(super) async fn make_folder(&self, incoming: IncomingEntry) -> Result<(), SandboxError> {
-        let (path, folder) = (incoming.path.clone(), Arc::clone(&self.folder));
-        let making = self.writers.spawn_blocking(move || make_folder(&folder, &incoming));
+    pub(super) async fn make_dir(&self, incoming: IncomingEntry) -> Result<(), SandboxError> {
+        let (path, dir) = (incoming.path.clone(), Arc::clone(&self.dir));
+        let making = self.writers.spawn_blocking(move || make_dir(&dir, &incoming));
         let created = making.await.unwrap_or_else(|error| Err(io::Error::other(error)));
         created.map_err(|error| self.failed(&path, &error))
     }
@@ -137,8 +137,8 @@ async fn send_content(
 /// Writes chunks up to the end mark `None`. If the chunks end without it, the file is discarded.
 fn write(top: &DirHandle, file: &IncomingEntry, mut pieces: Receiver<Option<Bytes>>) -> io::Result<()> {
     let (parents, name) = split_path(&file.path)?;
-    let folder = top.create_dirs(parents, DIR_MODE)?;
-    let mut staged = StagedFile::create(&folder, Mode::RUSR | Mode::WUSR)?;
+    let dir = top.create_dirs(parents, DIR_MODE)?;
+    let mut staged = StagedFile::create(&dir, Mode::RUSR | Mode::WUSR)?;
     loop {
         match pieces.blocking_recv() {
             Some(Some(piece)) => staged.write_all(&piece)?,
@@ -148,23 +148,23 @@ fn write(top: &DirHandle, file: &IncomingEntry, mut pieces: Receiver<Option<Byte
     }
     rustix::fs::fchmod(staged.file(), Mode::from_raw_mode(file.mode & 0o777))?;
     if let PreviousEntry::Dir(known) = &file.previous {
-        remove_conflicting(&folder, name, Path::new(&file.path), known)?;
+        remove_conflicting(&dir, name, Path::new(&file.path), known)?;
     }
     staged.replace(name)
 }
 
-fn make_folder(top: &DirHandle, incoming: &IncomingEntry) -> io::Result<()> {
+fn make_dir(top: &DirHandle, incoming: &IncomingEntry) -> io::Result<()> {
     let (parents, name) = split_path(&incoming.path)?;
-    let folder = top.create_dirs(parents, DIR_MODE)?;
+    let dir = top.create_dirs(parents, DIR_MODE)?;
     let is_file = || {
-        rustix::fs::statat(&folder, name, AtFlags::SYMLINK_NOFOLLOW)
+        rustix::fs::statat(&dir, name, AtFlags::SYMLINK_NOFOLLOW)
             .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile)
     };
     if incoming.previous == PreviousEntry::File && is_file() {
-        rustix::fs::unlinkat(&folder, name, AtFlags::empty())?;
+        rustix::fs::unlinkat(&dir, name, AtFlags::empty())?;
     }
     // The owner of the workspace must be able to use it.
-    folder.open_or_create(name, Mode::from_raw_mode(incoming.mode & 0o777 | 0o700))?;
+    dir.open_or_create(name, Mode::from_raw_mode(incoming.mode & 0o777 | 0o700))?;
     Ok(())
 }
 
@@ -183,18 +183,18 @@ fn remove_conflicting(
     path: &Path,
     known: &BTreeSet<String>,
 ) -> io::Result<()> {
-    let is_folder = |folder: BorrowedFd<'_>, name: &OsStr| {
-        rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)
+    let is_dir = |dir: BorrowedFd<'_>, name: &OsStr| {
+        rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)
             .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Directory)
     };
-    if !is_folder(parent.as_fd(), name) {
+    if !is_dir(parent.as_fd(), name) {
         return Ok(());
     }
-    let mut folders = vec![PathBuf::from(name)];
-    while let Some(within) = folders.pop() {
+    let mut dirs = vec![PathBuf::from(name)];
+    while let Some(within) = dirs.pop() {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let folder = rustix::fs::openat(parent, &within, flags, Mode::empty())?;
-        let mut entries = Dir::read_from(&folder)?;
+        let dir = rustix::fs::openat(parent, &within, flags, Mode::empty())?;
+        let mut entries = Dir::read_from(&dir)?;
         while let Some(entry) = entries.read() {
             let entry = entry?;
             let name = OsStr::from_bytes(entry.file_name().to_bytes());
@@ -204,13 +204,13 @@ fn remove_conflicting(
             let there = path.parent().unwrap_or(Path::new("")).join(&within).join(name);
             if !there.to_str().is_some_and(|there| known.contains(there)) {
                 let message = format!(
-                    "it is a folder on the host, where `{}` lies in it, which the sandbox never had",
+                    "it is a directory on the host, where `{}` lies in it, which the sandbox never had",
                     there.display()
                 );
                 return Err(io::Error::new(io::ErrorKind::DirectoryNotEmpty, message));
             }
-            if is_folder(folder.as_fd(), name) {
-                folders.push(within.join(name));
+            if is_dir(dir.as_fd(), name) {
+                dirs.push(within.join(name));
             }
         }
     }
@@ -238,24 +238,24 @@ mod tests {
         HostWriter::open(path, &TaskTracker::new()).await.unwrap()
     }
 
-    fn names(folder: &Path) -> Vec<String> {
-        let entries = std::fs::read_dir(folder).unwrap();
+    fn names(dir: &Path) -> Vec<String> {
+        let entries = std::fs::read_dir(dir).unwrap();
         entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
     }
 
     #[tokio::test]
     async fn a_file_comes_whole_and_through_no_link() {
-        let (folder, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-        symlink(outside.path(), folder.path().join("out")).unwrap();
-        symlink(outside.path().join("file"), folder.path().join("link")).unwrap();
-        let to = open(folder.path()).await;
+        let (dir, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        symlink(outside.path(), dir.path().join("out")).unwrap();
+        symlink(outside.path().join("file"), dir.path().join("link")).unwrap();
+        let to = open(dir.path()).await;
         assert_eq!(to.write(file("a/b"), content(&["one", "two"]), 6).await, Ok(6));
-        assert_eq!(std::fs::read(folder.path().join("a/b")).unwrap(), b"onetwo");
+        assert_eq!(std::fs::read(dir.path().join("a/b")).unwrap(), b"onetwo");
         // The link is replaced, and what it leads to is not touched.
         assert_eq!(to.write(file("link"), content(&["x"]), 6).await, Ok(1));
         for path in ["out/file", "../file", "/file", "a/../../file", ""] {
             assert!(to.write(file(path), content(&["x"]), 6).await.is_err(), "{path}");
-            assert!(to.make_folder(file(path)).await.is_err(), "{path}");
+            assert!(to.make_dir(file(path)).await.is_err(), "{path}");
         }
         let much = to.write(file("a/b"), content(&["more", "than"]), 6).await.unwrap_err();
         assert_eq!(much.kind(), SandboxErrorKind::TooLarge);
@@ -263,31 +263,31 @@ mod tests {
         let cut = stream::iter([Ok(Bytes::from_static(b"x")), Err(lost.clone())]).boxed();
         assert_eq!(to.write(file("a/b"), cut, 6).await, Err(lost));
         // Whoever wrote it has ended by now.
-        assert_eq!(names(&folder.path().join("a")), ["b"]);
-        assert_eq!(std::fs::read(folder.path().join("a/b")).unwrap(), b"onetwo");
+        assert_eq!(names(&dir.path().join("a")), ["b"]);
+        assert_eq!(std::fs::read(dir.path().join("a/b")).unwrap(), b"onetwo");
         assert_eq!(std::fs::read_dir(outside.path()).unwrap().count(), 0);
     }
 
     #[tokio::test]
     async fn permissions_come_along_without_those_that_lend_a_user() {
-        let folder = tempfile::tempdir().unwrap();
-        let to = open(folder.path()).await;
-        let mode = |name: &str| std::fs::metadata(folder.path().join(name)).unwrap().permissions().mode();
+        let dir = tempfile::tempdir().unwrap();
+        let to = open(dir.path()).await;
+        let mode = |name: &str| std::fs::metadata(dir.path().join(name)).unwrap().permissions().mode();
         to.write(IncomingEntry { mode: 0o6755, ..file("run") }, content(&["x"]), 6).await.unwrap();
-        to.make_folder(IncomingEntry { mode: 0o2050, ..file("in/own") }).await.unwrap();
+        to.make_dir(IncomingEntry { mode: 0o2050, ..file("in/own") }).await.unwrap();
         assert_eq!((mode("run") & 0o7777, mode("in/own") & 0o7777), (0o755, 0o750));
         assert_eq!(mode("in") & 0o7777, 0o755);
     }
 
     #[tokio::test]
     async fn a_kind_changes_where_the_host_has_nothing_of_its_own() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = |name: &str| folder.path().join(name);
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().join(name);
         std::fs::create_dir_all(path("a/deep")).unwrap();
         for name in ["a/deep/x", "a/y", "b"] {
             std::fs::write(path(name), name).unwrap();
         }
-        let to = open(folder.path()).await;
+        let to = open(dir.path()).await;
         let known =
             |names: &[&str]| PreviousEntry::Dir(names.iter().map(|name| (*name).to_owned()).collect());
         let incoming = |previous| IncomingEntry { previous, ..file("a") };
@@ -300,16 +300,16 @@ mod tests {
         assert_eq!(std::fs::read(path("a")).unwrap(), b"x");
         // The host has made it a file itself.
         assert_eq!(to.write(incoming(all), content(&["z"]), 6).await, Ok(1));
-        assert!(to.make_folder(file("b")).await.is_err());
-        to.make_folder(IncomingEntry { previous: PreviousEntry::File, ..file("b") }).await.unwrap();
+        assert!(to.make_dir(file("b")).await.is_err());
+        to.make_dir(IncomingEntry { previous: PreviousEntry::File, ..file("b") }).await.unwrap();
         assert!(path("b").is_dir());
-        assert_eq!(names(folder.path()).len(), 2);
+        assert_eq!(names(dir.path()).len(), 2);
     }
 
     #[tokio::test]
     async fn two_that_write_at_once_do_not_meddle() {
-        let folder = tempfile::tempdir().unwrap();
-        let to = open(folder.path()).await;
+        let dir = tempfile::tempdir().unwrap();
+        let to = open(dir.path()).await;
         let (pieces, held) = mpsc::channel(1);
         let held = stream::unfold(held, |mut held| async { held.recv().await.map(|piece| (piece, held)) });
         let slow = to.write(file("slow"), held.boxed(), 6);
@@ -317,7 +317,7 @@ mod tests {
             pieces.send(Ok(Bytes::from_static(b"one"))).await.unwrap();
             // When the second is taken, the first was passed on; the draft is there soon.
             pieces.send(Ok(Bytes::from_static(b"two"))).await.unwrap();
-            while names(folder.path()).is_empty() {
+            while names(dir.path()).is_empty() {
                 tokio::task::yield_now().await;
             }
             assert_eq!(to.write(file("fast"), content(&["fast"]), 6).await, Ok(4));
@@ -325,23 +325,23 @@ mod tests {
         };
         let (slow, ()) = tokio::join!(slow, meanwhile);
         assert_eq!(slow, Ok(6));
-        assert_eq!(std::fs::read(folder.path().join("slow")).unwrap(), b"onetwo");
-        assert_eq!(std::fs::read(folder.path().join("fast")).unwrap(), b"fast");
-        assert_eq!(names(folder.path()).len(), 2);
+        assert_eq!(std::fs::read(dir.path().join("slow")).unwrap(), b"onetwo");
+        assert_eq!(std::fs::read(dir.path().join("fast")).unwrap(), b"fast");
+        assert_eq!(names(dir.path()).len(), 2);
     }
 
     #[tokio::test]
     async fn the_next_waits_for_the_writer_of_one_that_was_dropped() {
-        let (folder, writers) = (tempfile::tempdir().unwrap(), TaskTracker::new());
-        let to = HostWriter::open(folder.path(), &writers).await.unwrap();
+        let (dir, writers) = (tempfile::tempdir().unwrap(), TaskTracker::new());
+        let to = HostWriter::open(dir.path(), &writers).await.unwrap();
         let endless = stream::iter([Ok(Bytes::from_static(b"x"))]).chain(stream::pending()).boxed();
         let mut writing = Box::pin(to.write(file("half"), endless, 6));
-        while names(folder.path()).is_empty() {
+        while names(dir.path()).is_empty() {
             assert!(futures_util::poll!(&mut writing).is_pending());
             tokio::task::yield_now().await;
         }
         drop(writing);
-        HostWriter::open(folder.path(), &writers).await.unwrap();
-        assert!(names(folder.path()).is_empty());
+        HostWriter::open(dir.path(), &writers).await.unwrap();
+        assert!(names(dir.path()).is_empty());
     }
 }

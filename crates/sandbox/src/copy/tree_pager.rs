@@ -78,7 +78,7 @@ impl TreePager {
     fn too_many(&self, after: Option<&[u8]>) -> SkippedFile {
         let after = String::from_utf8_lossy(after.unwrap_or_default());
         let reason = format!(
-            "the workspace holds more than {} files and folders; what comes after `{after}` in it was not looked at: pack \
+            "the workspace holds more than {} files and directories; what comes after `{after}` in it was not looked at: pack \
              it into one file",
             self.max_entries
         );

@@ -68,15 +68,15 @@ impl WorkspaceCopy {
         options: &CallOptions,
     ) -> Result<Self, SandboxError> {
         let from = host.clone();
-        let HostFiles { files, folders, skipped } = run_blocking(move || host_scan::scan(&from)).await??;
+        let HostFiles { files, dirs, skipped } = run_blocking(move || host_scan::scan(&from)).await??;
         for left in &skipped {
             tracing::warn!(path = %left.path, reason = %left.reason, "content was not installed in the sandbox");
         }
-        let is_empty = files.is_empty() && folders.is_empty();
+        let is_empty = files.is_empty() && dirs.is_empty();
         // Level by level, so that each directory is created with its own mode.
-        for level in folders.into_values() {
+        for level in dirs.into_values() {
             stream::iter(level.into_iter().map(Ok))
-                .try_for_each_concurrent(CONCURRENCY, |folder| create_dir(guest, folder, options.clone()))
+                .try_for_each_concurrent(CONCURRENCY, |dir| create_dir(guest, dir, options.clone()))
                 .await?;
         }
         stream::iter(files.into_iter().map(Ok))
@@ -142,7 +142,7 @@ impl WorkspaceCopy {
         }
         let incoming = IncomingEntry { previous: synced.previous(&path, now), path: path.clone(), mode };
         match now {
-            SyncedEntry::Dir => writer.make_folder(incoming).await?,
+            SyncedEntry::Dir => writer.make_dir(incoming).await?,
             SyncedEntry::File { .. } => {
                 let content = guest.stream_file(&path, options.clone()).await?;
                 let room = self.max_bytes.saturating_sub(report.bytes);
@@ -229,14 +229,10 @@ const fn is_fatal(error: &SandboxError) -> bool {
     )
 }
 
-async fn create_dir(
-    guest: &GuestConnection,
-    folder: HostDir,
-    options: CallOptions,
-) -> Result<(), SandboxError> {
-    let request = Request::Folder { path: folder.target, mode: folder.mode };
+async fn create_dir(guest: &GuestConnection, dir: HostDir, options: CallOptions) -> Result<(), SandboxError> {
+    let request = Request::Dir { path: dir.target, mode: dir.mode };
     match guest.finish(request, 0, ContentSender::none(), options).await? {
-        (_, Reply::Folder { .. }, _) => Ok(()),
+        (_, Reply::Dir { .. }, _) => Ok(()),
         (call, ..) => Err(wrong_reply(&call)),
     }
 }

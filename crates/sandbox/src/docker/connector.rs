@@ -251,10 +251,8 @@ impl Connector for Docker {
                 to_restore,
                 disk,
             } = prepared;
-            let ownership_lock = to_restore
-                .iter()
-                .map(|to_restore| to_restore.folder.as_str())
-                .chain(user.ownership.folders());
+            let ownership_lock =
+                to_restore.iter().map(|to_restore| to_restore.dir.as_str()).chain(user.ownership.dirs());
             let ownership_lock = OwnershipLock::lock(ownership_lock).await?;
             for to_restore in &to_restore {
                 run_chown(to_restore).await?;

@@ -21,11 +21,11 @@ use crate::jail::path_not_allowed;
 pub(super) struct ExpectedMounts {
     /// The boot id of the host's kernel.
     boot: String,
-    folders: Vec<Folder>,
+    dirs: Vec<Dir>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
-struct Folder {
+struct Dir {
     /// Its index among the roots of the greeting.
     root: usize,
     source: String,
@@ -39,7 +39,7 @@ impl ExpectedMounts {
     /// When the path of a directory contains a link.
     pub(super) fn record(roots: &[Root], bound: &[BindMount]) -> Result<Self, SandboxError> {
         let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-        let mut expected_mounts = Self { boot: boot.trim().to_owned(), folders: Vec::new() };
+        let mut expected_mounts = Self { boot: boot.trim().to_owned(), dirs: Vec::new() };
         for (root, is) in roots.iter().enumerate() {
             let Some(BindMount { source, .. }) = bound.iter().find(|mount| mount.target == is.path) else {
                 continue;
@@ -47,10 +47,10 @@ impl ExpectedMounts {
             let path = Path::new(source);
             let flags = OFlags::PATH | OFlags::CLOEXEC;
             let stat = openat2(CWD, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS).and_then(fstat);
-            let stat = stat.map_err(|error| missing_dir("folder", path, &error.into()))?;
+            let stat = stat.map_err(|error| missing_dir("directory", path, &error.into()))?;
             if rustix::fs::FileType::from_raw_mode(stat.st_mode).is_dir() {
                 let ids = DirId { device: stat.st_dev, inode: stat.st_ino };
-                expected_mounts.folders.push(Folder { root, source: source.clone(), ids });
+                expected_mounts.dirs.push(Dir { root, source: source.clone(), ids });
             }
         }
         Ok(expected_mounts)
@@ -67,12 +67,12 @@ impl ExpectedMounts {
             );
             return Ok(());
         }
-        let is_other = |folder: &&Folder| found.folders.get(folder.root) != Some(&Some(folder.ids));
-        match self.folders.iter().find(is_other) {
+        let is_other = |dir: &&Dir| found.dirs.get(dir.root) != Some(&Some(dir.ids));
+        match self.dirs.iter().find(is_other) {
             None => Ok(()),
-            Some(Folder { source, .. }) => Err(path_not_allowed(format!(
-                "`{source}` was another folder when the container was made than when it was looked at: somebody who may \
-                 write around it has put something else there; choose a folder that other sandboxes cannot move"
+            Some(Dir { source, .. }) => Err(path_not_allowed(format!(
+                "`{source}` was another directory when the container was made than when it was looked at: somebody who may \
+                 write around it has put something else there; choose a directory that other sandboxes cannot move"
             ))),
         }
     }
@@ -85,9 +85,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn another_folder_than_the_one_that_was_meant_is_refused() {
+    fn another_directory_than_the_one_that_was_meant_is_refused() {
         let around = tempfile::tempdir().unwrap();
-        let source = fs::canonicalize(around.path()).unwrap().join("folder");
+        let source = fs::canonicalize(around.path()).unwrap().join("directory");
         fs::create_dir(&source).unwrap();
         let bound = [BindMount {
             source: source.to_str().unwrap().to_owned(),
@@ -97,20 +97,18 @@ mod tests {
         let root = |path: &str| Root { path: path.to_owned(), access: Access::ReadWrite };
         let roots = [root("/tmp"), root("/workspace")];
         let expected_mounts = ExpectedMounts::record(&roots, &bound).unwrap();
-        let ids = expected_mounts.folders[0].ids;
-        let found = |boot: &str, workspace| OpenedRoots {
-            boot: Some(boot.to_owned()),
-            folders: vec![None, workspace],
-        };
+        let ids = expected_mounts.dirs[0].ids;
+        let found =
+            |boot: &str, workspace| OpenedRoots { boot: Some(boot.to_owned()), dirs: vec![None, workspace] };
         let other = DirId { inode: ids.inode + 1, ..ids };
         assert_eq!(expected_mounts.check(&found(&expected_mounts.boot, Some(ids))), Ok(()));
         for workspace in [Some(other), None] {
             let refused = expected_mounts.check(&found(&expected_mounts.boot, workspace)).unwrap_err();
-            assert!(refused.to_string().contains("was another folder"), "{refused}");
+            assert!(refused.to_string().contains("was another directory"), "{refused}");
         }
         assert!(
             expected_mounts
-                .check(&OpenedRoots { boot: Some(expected_mounts.boot.clone()), folders: Vec::new() })
+                .check(&OpenedRoots { boot: Some(expected_mounts.boot.clone()), dirs: Vec::new() })
                 .is_err()
         );
         // A kernel of its own has numbers of its own.

@@ -31,26 +31,26 @@ pub(super) struct RuntimeFiles {
 impl RuntimeFiles {
     /// Writes the files in this data directory if they are missing. Blocks.
     pub(super) fn make(data: DataDir) -> Result<Self, SandboxError> {
-        let failed = |error: io::Error| unavailable("the folder for containers cannot be used", error);
-        let folder = data.path().join("guest");
-        ensure_dir(&folder).map_err(failed)?;
-        let guest = ensure_file(&folder, "", &program().map_err(failed)?, 0o555).map_err(failed)?;
+        let failed = |error: io::Error| unavailable("the directory for containers cannot be used", error);
+        let dir = data.path().join("guest");
+        ensure_dir(&dir).map_err(failed)?;
+        let guest = ensure_file(&dir, "", &program().map_err(failed)?, 0o555).map_err(failed)?;
         let filter = seccomp_profile::profile().to_string();
-        let seccomp = ensure_file(&folder, ".json", filter.as_bytes(), 0o444).map_err(failed)?;
+        let seccomp = ensure_file(&dir, ".json", filter.as_bytes(), 0o444).map_err(failed)?;
         Ok(Self { data, guest, seccomp })
     }
 }
 
 /// The path of a file with this content, named by its digest. Writes it if it is missing.
-fn ensure_file(folder: &Path, suffix: &str, content: &[u8], mode: u32) -> io::Result<PathBuf> {
+fn ensure_file(dir: &Path, suffix: &str, content: &[u8], mode: u32) -> io::Result<PathBuf> {
     let digest = Digest::of_bytes(content);
     let name = format!("{}{suffix}", digest.to_hex());
-    let path = folder.join(&name);
+    let path = dir.join(&name);
     // A file is written again if it was truncated by a full disk, or changed.
     if fs::read(&path).is_ok_and(|found| Digest::of_bytes(&found) == digest) {
         return Ok(path);
     }
-    let mut file = StagedFile::create(fs::File::open(folder)?, Mode::RUSR | Mode::WUSR)?;
+    let mut file = StagedFile::create(fs::File::open(dir)?, Mode::RUSR | Mode::WUSR)?;
     file.write_all(content)?;
     file.file().set_permissions(fs::Permissions::from_mode(mode))?;
     file.sync()?;

@@ -21,7 +21,7 @@ impl TarWriter {
     }
 
     /// Adds a directory of this user and group.
-    pub(super) fn folder(self, path: &str, owner: (u32, u32), mode: u32) -> Self {
+    pub(super) fn dir(self, path: &str, owner: (u32, u32), mode: u32) -> Self {
         self.entry(path, b"5", owner, mode, &[])
     }
 
@@ -78,19 +78,19 @@ mod tests {
     fn tar_reads_what_was_written() {
         let archive = TarWriter::default().file("a/empty", b"").file("b", &[b'x'; 1000]).file("c", &[7; 512]);
         let archive =
-            archive.folder("own", (7, 1_610_612_737), 0o711).file_with_mode("own/run", b"x", 0o555).finish();
-        let folder = tempfile::tempdir().unwrap();
+            archive.dir("own", (7, 1_610_612_737), 0o711).file_with_mode("own/run", b"x", 0o555).finish();
+        let dir = tempfile::tempdir().unwrap();
         let mut tar = Command::new("tar");
         tar.arg("--extract")
             .arg("--preserve-permissions")
             .arg("--directory")
-            .arg(folder.path())
+            .arg(dir.path())
             .stdin(Stdio::piped());
         let mut child = tar.spawn().unwrap();
         child.stdin.take().unwrap().write_all(&archive).unwrap();
         assert!(child.wait().unwrap().success());
-        let read = |name: &str| std::fs::read(folder.path().join(name)).unwrap();
-        let listed = |name: &str| std::fs::metadata(folder.path().join(name)).unwrap();
+        let read = |name: &str| std::fs::read(dir.path().join(name)).unwrap();
+        let listed = |name: &str| std::fs::metadata(dir.path().join(name)).unwrap();
         assert_eq!((listed("own").mode() & 0o7777, listed("own/run").mode() & 0o7777), (0o711, 0o555));
         if rustix::process::geteuid().is_root() {
             assert_eq!((listed("own").uid(), listed("own").gid()), (7, 1_610_612_737));

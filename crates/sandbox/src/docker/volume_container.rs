@@ -54,11 +54,11 @@ impl VolumeContainer {
         );
         // When the ids of the user are unknown, every user in the container may write. Only that user runs there.
         let (owner, mode) = user.ids.map_or(((0, 0), 0o777), |ids| (ids, 0o755));
-        for folder in ["shelves", "shelves/skills", "shelves/artifacts", "output"] {
-            archive = archive.folder(folder, owner, mode);
+        for dir in ["shelves", "shelves/skills", "shelves/artifacts", "output"] {
+            archive = archive.dir(dir, owner, mode);
         }
         // The mode is that of a session's workspace on this machine.
-        archive = archive.folder("workspace", owner, if mode == 0o755 { 0o700 } else { mode });
+        archive = archive.dir("workspace", owner, if mode == 0o755 { 0o700 } else { mode });
         let mounts = |source: &str, target: &str, access| BindMount {
             source: source.to_owned(),
             target: target.to_owned(),
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_container_has_nothing_but_the_volumes_folders() {
+    fn a_container_has_nothing_but_the_volumes_directories() {
         let mounts =
             BindMount { source: "output".to_owned(), target: OUTPUT.to_owned(), access: Access::ReadWrite };
         let mounts =

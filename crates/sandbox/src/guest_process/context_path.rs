@@ -14,7 +14,7 @@ pub(crate) fn resolve_dir(what: &str, path: &Path) -> Result<PathBuf, SandboxErr
     }
     Err(SandboxError::new(
         SandboxErrorKind::WrongFileType,
-        format!("the {what} `{}` is not a folder", path.display()),
+        format!("the {what} `{}` is not a directory", path.display()),
     ))
 }
 

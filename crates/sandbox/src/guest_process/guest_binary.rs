@@ -60,9 +60,9 @@ fn write_to(target: &mut impl Write) -> io::Result<()> {
     io::copy(&mut ZlibDecoder::new(COMPRESSED), target).map(drop)
 }
 
-/// Writes the program into this private folder.
-pub(super) fn as_file(folder: &Path) -> io::Result<PathBuf> {
-    let path = folder.join("conjure-guest");
+/// Writes the program into this private directory.
+pub(super) fn as_file(dir: &Path) -> io::Result<PathBuf> {
+    let path = dir.join("conjure-guest");
     if !path.exists() {
         let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o500).open(&path)?;
         write_to(&mut file)?;

@@ -8,10 +8,10 @@ use std::path::PathBuf;
 use conjure_fs::FileLock;
 use tempfile::TempDir;
 
-/// A temporary folder. It is removed when this is dropped, or, if its process is killed, by a later runtime of the same user.
+/// A temporary directory. It is removed when this is dropped, or, if its process is killed, by a later runtime of the same user.
 #[derive(Debug)]
 pub(crate) struct MarkedTempDir {
-    _folder: TempDir,
+    _dir: TempDir,
     /// `None` on a file system without locks. There, the directory of a killed process is never removed.
     _lock: Option<FileLock>,
 }
@@ -20,12 +20,12 @@ impl MarkedTempDir {
     /// Creates a directory that only its owner can access, and returns its real path. Blocks.
     pub(super) fn make() -> io::Result<(Self, PathBuf)> {
         let permissions = fs::Permissions::from_mode(0o700);
-        let folder = tempfile::Builder::new().prefix("conjure-").permissions(permissions).tempdir()?;
-        let path = fs::canonicalize(folder.path())?;
+        let dir = tempfile::Builder::new().prefix("conjure-").permissions(permissions).tempdir()?;
+        let path = fs::canonicalize(dir.path())?;
         let lock = FileLock::mark_temporary_dir(&path)
-            .inspect_err(|error| tracing::debug!(%error, "a temporary folder is not marked as in use"))
+            .inspect_err(|error| tracing::debug!(%error, "a temporary directory is not marked as in use"))
             .ok();
-        Ok((Self { _folder: folder, _lock: lock }, path))
+        Ok((Self { _dir: dir, _lock: lock }, path))
     }
 }
 
@@ -36,16 +36,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_folder_is_marked_as_long_as_it_is_used() {
-        let (folder, path) = MarkedTempDir::make().unwrap();
+    fn the_directory_is_marked_as_long_as_it_is_used() {
+        let (dir, path) = MarkedTempDir::make().unwrap();
         let mark = path.join(TEMPORARY_DIR_LOCK);
         let is_used = || FileLock::try_exclusive(FileLock::open(&mark).unwrap()).unwrap().is_none();
         assert!(mark.is_file() && is_used());
         // What a kill leaves is not marked any more.
-        let MarkedTempDir { _folder: folder, _lock: lock } = folder;
+        let MarkedTempDir { _dir: dir, _lock: lock } = dir;
         drop(lock);
         assert!(!is_used());
-        drop(folder);
+        drop(dir);
         assert!(!path.exists());
     }
 }

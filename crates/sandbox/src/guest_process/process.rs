@@ -29,13 +29,13 @@ pub(crate) struct GuestProcess {
     stderr_tail: Vec<u8>,
     /// The directory of spilled output. It is removed with the sandbox, after the guest was killed. `None`: the owner
     /// of the sandbox directory removes it.
-    _folder: Option<MarkedTempDir>,
+    _dir: Option<MarkedTempDir>,
 }
 
 impl GuestProcess {
-    pub(crate) fn new(mut child: Child, folder: Option<MarkedTempDir>) -> Self {
+    pub(crate) fn new(mut child: Child, dir: Option<MarkedTempDir>) -> Self {
         let stderr = child.stderr.take();
-        Self { child, stderr, stderr_tail: Vec::new(), _folder: folder }
+        Self { child, stderr, stderr_tail: Vec::new(), _dir: dir }
     }
 
     /// Sends SIGTERM to the started process. Returns whether it still runs.

@@ -71,7 +71,7 @@ impl ContentDirs {
 }
 
 fn removed_error() -> SandboxError {
-    SandboxError::new(SandboxErrorKind::Lost, "the sandbox has ended, and its folder is gone")
+    SandboxError::new(SandboxErrorKind::Lost, "the sandbox has ended, and its directory is gone")
 }
 
 impl ContentInstaller for ContentDirs {

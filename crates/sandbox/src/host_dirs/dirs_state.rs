@@ -26,14 +26,14 @@ pub(super) const KEEP: &CStr = c"keep";
 /// The name that earlier versions gave to [`KEEP`].
 pub(super) const FORMER_KEEP: &CStr = c"kept";
 
-pub(super) const FOLDER: OFlags =
+pub(super) const DIR: OFlags =
     OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 /// The directory that contains the sandbox directories.
 #[derive(Debug)]
 pub(super) struct DirsState {
     pub(super) path: PathBuf,
-    pub(super) folder: OwnedFd,
+    pub(super) dir: OwnedFd,
     pub(super) next: AtomicU64,
 }
 
@@ -63,12 +63,12 @@ impl DirsState {
 
     /// Locks a directory, unless another process has locked it. `flags` tells whether a missing lock file is created.
     pub(super) fn lock_dir(&self, name: &str, flags: OFlags) -> Result<LockOutcome, Errno> {
-        let folder = match rustix::fs::openat(&self.folder, name, FOLDER, Mode::empty()) {
+        let dir = match rustix::fs::openat(&self.dir, name, DIR, Mode::empty()) {
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(LockOutcome::Missing),
             other => other?,
         };
         let flags = flags | OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let lock = match rustix::fs::openat(&folder, LOCK, flags, Mode::RUSR | Mode::WUSR) {
+        let lock = match rustix::fs::openat(&dir, LOCK, flags, Mode::RUSR | Mode::WUSR) {
             Err(Errno::NOENT | Errno::LOOP) => return Ok(LockOutcome::Missing),
             other => other?,
         };
@@ -76,8 +76,8 @@ impl DirsState {
         // Another process may have removed the directory before this lock was taken. A third process may then have
         // created a new one of the same name.
         let c_name = CString::new(name).map_err(|_| Errno::INVAL)?;
-        if has_name(&folder, &self.folder, &c_name) && has_name(&lock, &folder, LOCK) {
-            Ok(LockOutcome::Locked(folder, lock))
+        if has_name(&dir, &self.dir, &c_name) && has_name(&lock, &dir, LOCK) {
+            Ok(LockOutcome::Locked(dir, lock))
         } else {
             Ok(LockOutcome::Missing)
         }
@@ -87,13 +87,13 @@ impl DirsState {
     pub(super) fn sweep(&self, name: &str) -> Result<SweepOutcome, SandboxError> {
         let failed = |errno| unavailable("lock", &self.path.join(name), errno);
         // A process that died between creating the directory and the lock has left nothing else in it.
-        if rustix::fs::unlinkat(&self.folder, name, AtFlags::REMOVEDIR).is_ok() {
+        if rustix::fs::unlinkat(&self.dir, name, AtFlags::REMOVEDIR).is_ok() {
             return Ok(SweepOutcome::Removed);
         }
         match self.lock_dir(name, OFlags::empty()).map_err(failed)? {
-            LockOutcome::Locked(folder, _) if is_kept(&folder) => Ok(SweepOutcome::Kept),
-            LockOutcome::Locked(folder, lock) => {
-                self.remove_locked(name, &folder, lock).map(|()| SweepOutcome::Removed)
+            LockOutcome::Locked(dir, _) if is_kept(&dir) => Ok(SweepOutcome::Kept),
+            LockOutcome::Locked(dir, lock) => {
+                self.remove_locked(name, &dir, lock).map(|()| SweepOutcome::Removed)
             }
             LockOutcome::Alive => Ok(SweepOutcome::Alive),
             LockOutcome::Missing => Ok(SweepOutcome::None),
@@ -104,18 +104,18 @@ impl DirsState {
     pub(super) fn remove_locked(
         &self,
         name: &str,
-        folder: &OwnedFd,
+        dir: &OwnedFd,
         lock: FileLock,
     ) -> Result<(), SandboxError> {
         let path = self.path.join(name);
         let failed = |errno| unavailable("remove", &path, errno);
-        let id = file_id(folder).map_err(failed)?;
+        let id = file_id(dir).map_err(failed)?;
         for _ in 0..ATTEMPTS {
             let number = self.next.fetch_add(1, Ordering::Relaxed);
             let dead = format!("{DEAD}{}-{number}", std::process::id());
-            match rename_dir_new(&self.folder, name, &self.folder, dead.as_str()) {
+            match rename_dir_new(&self.dir, name, &self.dir, dead.as_str()) {
                 Ok(()) => {
-                    let removed = remove_beneath(self.folder.as_fd(), dead.as_ref(), Some(id));
+                    let removed = remove_beneath(self.dir.as_fd(), dead.as_ref(), Some(id));
                     drop(lock);
                     return removed;
                 }
@@ -135,16 +135,14 @@ pub(super) fn is_sandbox_dir_name(name: &str) -> bool {
     name.split_once('-').is_some_and(|(process, number)| is_number(process) && is_number(number))
 }
 
-fn is_kept(folder: &OwnedFd) -> bool {
-    [KEEP, FORMER_KEEP]
-        .iter()
-        .any(|name| rustix::fs::statat(folder, *name, AtFlags::SYMLINK_NOFOLLOW).is_ok())
+fn is_kept(dir: &OwnedFd) -> bool {
+    [KEEP, FORMER_KEEP].iter().any(|name| rustix::fs::statat(dir, *name, AtFlags::SYMLINK_NOFOLLOW).is_ok())
 }
 
 /// Marks a directory as kept.
-pub(super) fn keep(folder: &OwnedFd) -> Result<(), Errno> {
+pub(super) fn keep(dir: &OwnedFd) -> Result<(), Errno> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    rustix::fs::openat(folder, KEEP, flags, Mode::RUSR | Mode::WUSR).map(drop)
+    rustix::fs::openat(dir, KEEP, flags, Mode::RUSR | Mode::WUSR).map(drop)
 }
 
 /// The error for a directory that cannot be used.
@@ -155,5 +153,5 @@ pub(super) fn unavailable(doing: &str, path: &Path, error: impl Into<std::io::Er
         _ => SandboxErrorKind::Unavailable,
     };
     let path = path.display();
-    SandboxError::new(kind, format!("a sandbox's folder is unusable: failed to {doing} `{path}`: {error}"))
+    SandboxError::new(kind, format!("a sandbox's directory is unusable: failed to {doing} `{path}`: {error}"))
 }

@@ -65,10 +65,10 @@ pub(crate) fn mount_limited(workspace: &Path, limits: &Limits) -> Result<(), San
     if !dir.join(IMAGE).exists() {
         create_image(dir, limits)?;
         // The image has copies of these entries, and its mount would hide them here.
-        let folder = File::open(workspace).map_err(|error| failed("open", workspace, &error))?;
+        let directory = File::open(workspace).map_err(|error| failed("open", workspace, &error))?;
         for entry in fs::read_dir(workspace).map_err(|error| failed("look into", workspace, &error))? {
             let entry = entry.map_err(|error| failed("look into", workspace, &error))?;
-            TreeRemoval::new(None).remove(folder.as_fd(), &entry.file_name())?;
+            TreeRemoval::new(None).remove(directory.as_fd(), &entry.file_name())?;
         }
     }
     mount(dir)

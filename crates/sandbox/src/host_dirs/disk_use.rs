@@ -23,9 +23,9 @@ mod tests {
     #[test]
     fn the_quota_is_not_watched_on_btrfs() {
         assert!(!is_reported(BTRFS));
-        let folder = tempfile::tempdir().expect("a folder");
-        let is_on_btrfs = rustix::fs::statfs(folder.path()).expect("a file system").f_type == BTRFS;
-        assert_eq!(is_measurable(folder.path()), !is_on_btrfs);
-        assert!(!is_measurable(&folder.path().join("missing")));
+        let dir = tempfile::tempdir().expect("a directory");
+        let is_on_btrfs = rustix::fs::statfs(dir.path()).expect("a file system").f_type == BTRFS;
+        assert_eq!(is_measurable(dir.path()), !is_on_btrfs);
+        assert!(!is_measurable(&dir.path().join("missing")));
     }
 }

@@ -25,7 +25,7 @@ use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::dirs_state::{
-    ATTEMPTS, DEAD, DirsState, FOLDER, LOCK, LockOutcome, SweepOutcome, is_sandbox_dir_name, unavailable,
+    ATTEMPTS, DEAD, DIR, DirsState, LOCK, LockOutcome, SweepOutcome, is_sandbox_dir_name, unavailable,
 };
 use super::remove_tree::remove_beneath;
 use super::sandbox_dir::{DirPurpose, SandboxDir};
@@ -101,10 +101,10 @@ impl SandboxDirs {
     pub(crate) fn open_dir(path: PathBuf) -> Result<Self, SandboxError> {
         ensure_dir(&path).map_err(|error| unavailable("make", &path, error))?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let folder = rustix::fs::openat(CWD, &path, flags, Mode::empty())
+        let directory = rustix::fs::openat(CWD, &path, flags, Mode::empty())
             .map_err(|errno| unavailable("open", &path, errno))?;
         let path = std::fs::canonicalize(&path).map_err(|error| unavailable("open", &path, error))?;
-        Ok(Self { inner: Arc::new(DirsState { path, folder, next: AtomicU64::new(0) }) })
+        Ok(Self { inner: Arc::new(DirsState { path, dir: directory, next: AtomicU64::new(0) }) })
     }
 
     /// The directory that contains them.
@@ -144,7 +144,7 @@ impl SandboxDirs {
             let number = inner.next.fetch_add(1, Ordering::Relaxed);
             let name = format!("{}-{number}", std::process::id());
             let path = inner.path.join(&name);
-            match rustix::fs::mkdirat(&inner.folder, name.as_str(), Mode::RWXU) {
+            match rustix::fs::mkdirat(&inner.dir, name.as_str(), Mode::RWXU) {
                 Ok(()) => {}
                 Err(Errno::EXIST) => continue,
                 Err(errno) => return Err(unavailable("make", &path, errno)),
@@ -153,15 +153,15 @@ impl SandboxDirs {
             let lock_dir = inner.lock_dir(&name, OFlags::CREATE).map_err(|errno| {
                 // The disk may be full, so that the directory could be created but not its lock file. Remove the
                 // directory.
-                if let Ok(folder) = rustix::fs::openat(&inner.folder, name.as_str(), FOLDER, Mode::empty()) {
-                    let _ = rustix::fs::unlinkat(folder, LOCK, AtFlags::empty());
+                if let Ok(directory) = rustix::fs::openat(&inner.dir, name.as_str(), DIR, Mode::empty()) {
+                    let _ = rustix::fs::unlinkat(directory, LOCK, AtFlags::empty());
                 }
-                let _ = rustix::fs::unlinkat(&inner.folder, name.as_str(), AtFlags::REMOVEDIR);
+                let _ = rustix::fs::unlinkat(&inner.dir, name.as_str(), AtFlags::REMOVEDIR);
                 unavailable("lock", &path, errno)
             });
             match lock_dir? {
-                LockOutcome::Locked(folder, lock) => {
-                    let dir = SandboxDir::new(Arc::clone(inner), name, folder, lock);
+                LockOutcome::Locked(directory, lock) => {
+                    let dir = SandboxDir::new(Arc::clone(inner), name, directory, lock);
                     return dir.create_layout(purpose).map(|()| dir);
                 }
                 LockOutcome::Missing | LockOutcome::Alive => {}
@@ -178,7 +178,7 @@ impl SandboxDirs {
     pub fn sweep(&self) -> Result<DirSweepReport, SandboxError> {
         let failed = |errno| unavailable("list", &self.inner.path, errno);
         let mut swept = DirSweepReport::default();
-        for entry in Dir::read_from(&self.inner.folder).map_err(failed)? {
+        for entry in Dir::read_from(&self.inner.dir).map_err(failed)? {
             let entry = entry.map_err(failed)?;
             let name = entry.file_name();
             if name == c"." || name == c".." {
@@ -188,7 +188,7 @@ impl SandboxDirs {
             let outcome = match name.to_str() {
                 // An earlier removal was interrupted.
                 Some(name) if name.strip_prefix(DEAD).is_some_and(is_sandbox_dir_name) => {
-                    remove_beneath(self.inner.folder.as_fd(), name.as_ref(), None)
+                    remove_beneath(self.inner.dir.as_fd(), name.as_ref(), None)
                         .map(|()| SweepOutcome::Removed)
                 }
                 Some(name) if is_sandbox_dir_name(name) => self.inner.sweep(name),

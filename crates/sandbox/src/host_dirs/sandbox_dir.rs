@@ -34,7 +34,7 @@ const WORKSPACE: &str = "workspace";
 /// The mode of the subdirectories: processes of the sandbox may run as another user than the host.
 const SHARED: Mode = Mode::from_raw_mode(0o755);
 
-const FOLDER: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+const DIR: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 /// The name of a content directory on the host.
 const fn content_dir_name(content_dir: ContentDir) -> &'static str {
@@ -66,16 +66,16 @@ pub struct SandboxDir {
     owner: Arc<DirsState>,
     name: String,
     path: PathBuf,
-    folder: OwnedFd,
+    directory: OwnedFd,
     /// `None` once the directory was removed.
     lock: Option<FileLock>,
     next: AtomicU64,
 }
 
 impl SandboxDir {
-    pub(super) fn new(owner: Arc<DirsState>, name: String, folder: OwnedFd, lock: FileLock) -> Self {
+    pub(super) fn new(owner: Arc<DirsState>, name: String, directory: OwnedFd, lock: FileLock) -> Self {
         let path = owner.path().join(&name);
-        Self { owner, name, path, folder, lock: Some(lock), next: AtomicU64::new(0) }
+        Self { owner, name, path, directory, lock: Some(lock), next: AtomicU64::new(0) }
     }
 
     /// Creates the subdirectories.
@@ -86,15 +86,15 @@ impl SandboxDir {
                     .into_iter()
                     .try_for_each(|name| self.create_dir(name))
             }
-            DirPurpose::Workspace => rustix::fs::mkdirat(&self.folder, WORKSPACE, Mode::RWXU),
+            DirPurpose::Workspace => rustix::fs::mkdirat(&self.directory, WORKSPACE, Mode::RWXU),
         };
         created.map_err(|errno| unavailable("create the contents of", &self.path, errno))
     }
 
     fn create_dir(&self, name: &str) -> Result<(), Errno> {
-        rustix::fs::mkdirat(&self.folder, name, Mode::RWXU)?;
+        rustix::fs::mkdirat(&self.directory, name, Mode::RWXU)?;
         // Independent of the umask of this process.
-        rustix::fs::chmodat(&self.folder, name, SHARED, AtFlags::empty())
+        rustix::fs::chmodat(&self.directory, name, SHARED, AtFlags::empty())
     }
 
     /// Its name among the directories.
@@ -124,7 +124,7 @@ impl SandboxDir {
     pub(crate) fn keep(mut self) -> Result<(), SandboxError> {
         // The lock is released in any case: without the mark, the next sweep removes the directory.
         let _lock = self.lock.take();
-        keep(&self.folder).map_err(|errno| unavailable("keep", &self.path, errno))
+        keep(&self.directory).map_err(|errno| unavailable("keep", &self.path, errno))
     }
 
     /// The directory for output that was cut.
@@ -161,17 +161,20 @@ impl SandboxDir {
         let staging = format!("draft-{}", self.next.fetch_add(1, Ordering::Relaxed));
         let staged = self.create_dir(&staging).map_err(|errno| unavailable("make", &self.path, errno));
         let result = staged.and_then(|()| {
-            let folder = self.open(&staging)?;
+            let directory = self.open(&staging)?;
             let linked = match content {
                 ItemContent::Tree(_) if method == LinkMethod::Copied => {
-                    let message = format!("`{name}` is a folder, and this kind of sandbox takes files alone");
+                    let message =
+                        format!("`{name}` is a directory, and this kind of sandbox takes files alone");
                     return Err(SandboxError::new(SandboxErrorKind::Unsupported, message));
                 }
-                ItemContent::Tree(tree) => store.link_tree(tree, &folder),
+                ItemContent::Tree(tree) => store.link_tree(tree, &directory),
                 // A copy takes time, so a copied file is also staged first.
                 ItemContent::File { digest, mode } => match method {
-                    LinkMethod::Linked => store.link_into(digest, *mode, &folder, Path::new(name)).map(drop),
-                    LinkMethod::Copied => store.copy_into(digest, *mode, &folder, Path::new(name)),
+                    LinkMethod::Linked => {
+                        store.link_into(digest, *mode, &directory, Path::new(name)).map(drop)
+                    }
+                    LinkMethod::Copied => store.copy_into(digest, *mode, &directory, Path::new(name)),
                 },
             };
             linked.map_err(|error| store_failure(name, &error))?;
@@ -180,8 +183,8 @@ impl SandboxDir {
                 return Err(SandboxError::new(SandboxErrorKind::Cancelled, message));
             }
             let moved = match content {
-                ItemContent::Tree(_) => rename_dir_new(&self.folder, staging.as_str(), &to, name.as_str()),
-                ItemContent::File { .. } => rename_file_new(&folder, name.as_str(), &to, name.as_str()),
+                ItemContent::Tree(_) => rename_dir_new(&self.directory, staging.as_str(), &to, name.as_str()),
+                ItemContent::File { .. } => rename_file_new(&directory, name.as_str(), &to, name.as_str()),
             };
             moved.map_err(|errno| match errno {
                 Errno::EXIST | Errno::NOTEMPTY | Errno::NOTDIR => name_taken(name),
@@ -189,7 +192,7 @@ impl SandboxDir {
             })
         });
         let is_left = result.is_err() || matches!(content, ItemContent::File { .. });
-        if is_left && let Err(error) = remove_beneath(self.folder.as_fd(), staging.as_ref(), None) {
+        if is_left && let Err(error) = remove_beneath(self.directory.as_fd(), staging.as_ref(), None) {
             tracing::warn!(%error, "incomplete content stays in a sandbox's directory, where commands cannot see it");
         }
         result
@@ -225,15 +228,15 @@ impl SandboxDir {
             };
         }
         let removed = format!("draft-{}", self.next.fetch_add(1, Ordering::Relaxed));
-        rename_dir_new(&from, name, &self.folder, removed.as_str()).map_err(store_failure)?;
-        if let Err(error) = remove_beneath(self.folder.as_fd(), removed.as_ref(), None) {
+        rename_dir_new(&from, name, &self.directory, removed.as_str()).map_err(store_failure)?;
+        if let Err(error) = remove_beneath(self.directory.as_fd(), removed.as_ref(), None) {
             tracing::warn!(%error, "removed content stays in a sandbox's directory, where commands cannot see it");
         }
         Ok(())
     }
 
     fn open(&self, name: &str) -> Result<OwnedFd, SandboxError> {
-        rustix::fs::openat(&self.folder, name, FOLDER, Mode::empty())
+        rustix::fs::openat(&self.directory, name, DIR, Mode::empty())
             .map_err(|errno| unavailable("open", &self.path.join(name), errno))
     }
 
@@ -247,7 +250,7 @@ impl SandboxDir {
 
     fn remove_now(&mut self) -> Result<(), SandboxError> {
         match self.lock.take() {
-            Some(lock) => self.owner.remove_locked(&self.name, &self.folder, lock),
+            Some(lock) => self.owner.remove_locked(&self.name, &self.directory, lock),
             None => Ok(()),
         }
     }
@@ -267,7 +270,7 @@ fn check_name(name: &str) -> Result<(), SandboxError> {
     if is_name {
         return Ok(());
     }
-    let message = format!("`{name}` cannot be the name of a file or folder");
+    let message = format!("`{name}` cannot be the name of a file or directory");
     Err(SandboxError::new(SandboxErrorKind::BadRequest, message))
 }
 

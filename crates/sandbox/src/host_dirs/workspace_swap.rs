@@ -36,7 +36,7 @@ use crate::error::{SandboxError, SandboxErrorKind};
 const WORKSPACE: &str = "workspace";
 const STAGING: &str = "staging";
 
-const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+const DIR: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 /// Whether the session had files in its workspace before the swap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,7 +64,7 @@ pub(crate) fn swap_workspace(
     let failed = |errno| unavailable("swap", from, errno);
     let parent = from.parent().ok_or_else(|| failed(Errno::INVAL))?;
     let name = from.file_name().ok_or_else(|| failed(Errno::INVAL))?;
-    let warm_parent = rustix::fs::openat(CWD, parent, FOLDER, Mode::empty()).map_err(failed)?;
+    let warm_parent = rustix::fs::openat(CWD, parent, DIR, Mode::empty()).map_err(failed)?;
     let target = LockedDir::lock(to)?;
     // Checked under the lock. A later user of the workspace waits for the lock; an earlier one had it before.
     if !is_wanted.load(Ordering::Acquire) {
@@ -73,10 +73,10 @@ pub(crate) fn swap_workspace(
     }
     target.finish_swap()?;
     let failed_at_target = |errno| unavailable("swap another workspace into", to, errno);
-    let before = statat(&target.folder, WORKSPACE, AtFlags::SYMLINK_NOFOLLOW).map_err(failed_at_target)?;
+    let before = statat(&target.dir, WORKSPACE, AtFlags::SYMLINK_NOFOLLOW).map_err(failed_at_target)?;
     check(&warm_parent, name, &before).map_err(failed_at_target)?;
     // An empty directory is replaced in one step.
-    match renameat(&warm_parent, name, &target.folder, WORKSPACE) {
+    match renameat(&warm_parent, name, &target.dir, WORKSPACE) {
         Ok(()) => {
             target.restore_permissions(&before);
             return on_moved().map(|()| SessionFiles::WereAbsent);
@@ -84,12 +84,12 @@ pub(crate) fn swap_workspace(
         Err(Errno::NOTEMPTY | Errno::EXIST) => {}
         Err(errno) => return Err(failed_at_target(errno)),
     }
-    renameat_with(&warm_parent, name, &target.folder, STAGING, RenameFlags::NOREPLACE)
+    renameat_with(&warm_parent, name, &target.dir, STAGING, RenameFlags::NOREPLACE)
         .map_err(failed_at_target)?;
-    let exchanged = renameat_with(&target.folder, STAGING, &target.folder, WORKSPACE, RenameFlags::EXCHANGE);
+    let exchanged = renameat_with(&target.dir, STAGING, &target.dir, WORKSPACE, RenameFlags::EXCHANGE);
     if let Err(errno) = exchanged {
         // The session still uses its own directory.
-        let _ = unlinkat(&target.folder, STAGING, AtFlags::REMOVEDIR);
+        let _ = unlinkat(&target.dir, STAGING, AtFlags::REMOVEDIR);
         return Err(failed_at_target(errno));
     }
     let notified = on_moved();
@@ -112,8 +112,8 @@ pub(crate) fn finish_swap(workspace: &Path) -> Result<(), SandboxError> {
 
 /// Checks that the directory can replace the one described by `before`.
 fn check(warm_parent: &OwnedFd, name: &std::ffi::OsStr, before: &Stat) -> Result<(), Errno> {
-    let folder = rustix::fs::openat(warm_parent, name, FOLDER, Mode::empty())?;
-    let stat = fstat(&folder)?;
+    let dir = rustix::fs::openat(warm_parent, name, DIR, Mode::empty())?;
+    let stat = fstat(&dir)?;
     if FileType::from_raw_mode(before.st_mode) != FileType::Directory {
         return Err(Errno::NOTDIR);
     }
@@ -125,7 +125,7 @@ fn check(warm_parent: &OwnedFd, name: &std::ffi::OsStr, before: &Stat) -> Result
     if before.st_uid != rustix::process::geteuid().as_raw() {
         return Err(Errno::PERM);
     }
-    match names(&folder)?.next() {
+    match names(&dir)?.next() {
         None => Ok(()),
         Some(Ok(_)) => Err(Errno::NOTEMPTY),
         Some(Err(errno)) => Err(errno),
@@ -135,7 +135,7 @@ fn check(warm_parent: &OwnedFd, name: &std::ffi::OsStr, before: &Stat) -> Result
 /// The directory around a workspace, locked.
 struct LockedDir<'a> {
     workspace: &'a Path,
-    folder: OwnedFd,
+    dir: OwnedFd,
     /// `None` on a file system without locks, where only one process uses the data directory anyway.
     _lock: Option<FileLock>,
 }
@@ -144,20 +144,20 @@ impl<'a> LockedDir<'a> {
     fn lock(workspace: &'a Path) -> Result<Self, SandboxError> {
         let failed = |errno| unavailable("lock", workspace, errno);
         let parent = workspace.parent().ok_or_else(|| failed(Errno::INVAL))?;
-        let folder = rustix::fs::openat(CWD, parent, FOLDER, Mode::empty()).map_err(failed)?;
-        let locked = folder.try_clone().map_err(|error| unavailable("lock", workspace, error))?;
+        let dir = rustix::fs::openat(CWD, parent, DIR, Mode::empty()).map_err(failed)?;
+        let locked = dir.try_clone().map_err(|error| unavailable("lock", workspace, error))?;
         let lock = match FileLock::exclusive(locked) {
             Ok(lock) => Some(lock),
             Err(Errno::NOTSUP | Errno::NOLCK) => None,
             Err(errno) => return Err(failed(errno)),
         };
-        Ok(Self { workspace, folder, _lock: lock })
+        Ok(Self { workspace, dir, _lock: lock })
     }
 
     /// Moves the files of `staging` into the workspace.
     fn finish_swap(&self) -> Result<(), SandboxError> {
         let failed = |errno| unavailable("bring files back into", self.workspace, errno);
-        let staging = match rustix::fs::openat(&self.folder, STAGING, FOLDER, Mode::empty()) {
+        let staging = match rustix::fs::openat(&self.dir, STAGING, DIR, Mode::empty()) {
             Err(Errno::NOENT) => return Ok(()),
             // Commands may have removed the permissions of their own workspace.
             Err(Errno::ACCESS) => self.open_without_permissions(STAGING).map_err(failed)?,
@@ -165,7 +165,7 @@ impl<'a> LockedDir<'a> {
         };
         let before = fstat(&staging).map_err(failed)?;
         self.open_writable(&staging).map_err(failed)?;
-        let workspace = match rustix::fs::openat(&self.folder, WORKSPACE, FOLDER, Mode::empty()) {
+        let workspace = match rustix::fs::openat(&self.dir, WORKSPACE, DIR, Mode::empty()) {
             Err(Errno::ACCESS) => self.open_without_permissions(WORKSPACE),
             other => other,
         };
@@ -179,7 +179,7 @@ impl<'a> LockedDir<'a> {
             }
         }
         self.restore_permissions(&before);
-        match unlinkat(&self.folder, STAGING, AtFlags::REMOVEDIR) {
+        match unlinkat(&self.dir, STAGING, AtFlags::REMOVEDIR) {
             Ok(()) | Err(Errno::NOENT) => Ok(()),
             Err(errno) => Err(failed(errno)),
         }
@@ -187,25 +187,25 @@ impl<'a> LockedDir<'a> {
 
     fn open_without_permissions(&self, name: &str) -> Result<OwnedFd, Errno> {
         let path = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let folder = rustix::fs::openat(&self.folder, name, path, Mode::empty())?;
-        self.open_writable(&folder)?;
-        rustix::fs::openat(&self.folder, name, FOLDER, Mode::empty())
+        let dir = rustix::fs::openat(&self.dir, name, path, Mode::empty())?;
+        self.open_writable(&dir)?;
+        rustix::fs::openat(&self.dir, name, DIR, Mode::empty())
     }
 
     /// Gives the host permission to list and change a directory.
-    fn open_writable(&self, folder: &OwnedFd) -> Result<(), Errno> {
-        let mode = Mode::from_raw_mode(fstat(folder)?.st_mode);
-        if mode.contains(Mode::RWXU) { Ok(()) } else { chmod(folder, mode | Mode::RWXU) }
+    fn open_writable(&self, dir: &OwnedFd) -> Result<(), Errno> {
+        let mode = Mode::from_raw_mode(fstat(dir)?.st_mode);
+        if mode.contains(Mode::RWXU) { Ok(()) } else { chmod(dir, mode | Mode::RWXU) }
     }
 
     /// Restores the permissions that commands had given the old directory.
     fn restore_permissions(&self, before: &Stat) {
         let mode = Mode::from_raw_mode(before.st_mode);
-        let stat = statat(&self.folder, WORKSPACE, AtFlags::SYMLINK_NOFOLLOW);
+        let stat = statat(&self.dir, WORKSPACE, AtFlags::SYMLINK_NOFOLLOW);
         if stat.is_ok_and(|stat| Mode::from_raw_mode(stat.st_mode) == mode) {
             return;
         }
-        if let Err(error) = rustix::fs::chmodat(&self.folder, WORKSPACE, mode, AtFlags::empty()) {
+        if let Err(error) = rustix::fs::chmodat(&self.dir, WORKSPACE, mode, AtFlags::empty()) {
             tracing::warn!(%error, workspace = %self.workspace.display(), "the permissions of a workspace could not be restored");
         }
     }
@@ -228,11 +228,11 @@ fn move_files(from: &OwnedFd, to: &OwnedFd, name: &CStr) -> Result<(), Errno> {
         // The move changes the `..` entry of the moved directory, so the directory must be writable.
         Err(Errno::ACCESS | Errno::PERM) => {
             let path = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-            let folder = rustix::fs::openat(from, name, path | OFlags::DIRECTORY, Mode::empty())?;
-            let mode = Mode::from_raw_mode(fstat(&folder)?.st_mode);
-            chmod(&folder, mode | Mode::RWXU)?;
+            let dir = rustix::fs::openat(from, name, path | OFlags::DIRECTORY, Mode::empty())?;
+            let mode = Mode::from_raw_mode(fstat(&dir)?.st_mode);
+            chmod(&dir, mode | Mode::RWXU)?;
             let on_moved = rename();
-            chmod(&folder, mode)?;
+            chmod(&dir, mode)?;
             on_moved
         }
         other => other,
@@ -240,14 +240,14 @@ fn move_files(from: &OwnedFd, to: &OwnedFd, name: &CStr) -> Result<(), Errno> {
 }
 
 /// Uses the handle: another directory may have the name by now.
-fn chmod(folder: &OwnedFd, mode: Mode) -> Result<(), Errno> {
-    rustix::fs::chmod(format!("/proc/self/fd/{}", folder.as_raw_fd()), mode)
+fn chmod(dir: &OwnedFd, mode: Mode) -> Result<(), Errno> {
+    rustix::fs::chmod(format!("/proc/self/fd/{}", dir.as_raw_fd()), mode)
 }
 
 /// The names in a directory, read from its start.
-fn names(folder: &OwnedFd) -> Result<impl Iterator<Item = Result<CString, Errno>>, Errno> {
+fn names(dir: &OwnedFd) -> Result<impl Iterator<Item = Result<CString, Errno>>, Errno> {
     // All names are read first: moving entries out of a directory while it is read could hide others.
-    let all: Vec<_> = Dir::read_from(folder)?
+    let all: Vec<_> = Dir::read_from(dir)?
         .filter_map(|entry| match entry {
             Ok(entry) => {
                 let name = entry.file_name();
@@ -269,51 +269,51 @@ mod tests {
     use super::*;
 
     struct Two {
-        _folder: tempfile::TempDir,
+        _dir: tempfile::TempDir,
         warm_parent: PathBuf,
         workspace: PathBuf,
     }
 
     fn two() -> Two {
-        let folder = tempfile::tempdir().unwrap();
+        let dir = tempfile::tempdir().unwrap();
         let [warm_parent, workspace] = ["1-2", "ses_1"].map(|name| {
-            let path = folder.path().join(name).join(WORKSPACE);
+            let path = dir.path().join(name).join(WORKSPACE);
             fs::create_dir_all(&path).unwrap();
             path
         });
-        Two { _folder: folder, warm_parent, workspace }
+        Two { _dir: dir, warm_parent, workspace }
     }
 
-    fn fill(folder: &Path) -> BTreeSet<String> {
-        fs::create_dir_all(folder.join("a/b")).unwrap();
-        fs::write(folder.join("a/b/file"), "deep").unwrap();
-        fs::write(folder.join(".hidden"), "hidden").unwrap();
-        symlink("/etc/passwd", folder.join("link")).unwrap();
-        fs::set_permissions(folder.join("a"), fs::Permissions::from_mode(0o500)).unwrap();
-        names_in(folder)
+    fn fill(dir: &Path) -> BTreeSet<String> {
+        fs::create_dir_all(dir.join("a/b")).unwrap();
+        fs::write(dir.join("a/b/file"), "deep").unwrap();
+        fs::write(dir.join(".hidden"), "hidden").unwrap();
+        symlink("/etc/passwd", dir.join("link")).unwrap();
+        fs::set_permissions(dir.join("a"), fs::Permissions::from_mode(0o500)).unwrap();
+        names_in(dir)
     }
 
-    fn names_in(folder: &Path) -> BTreeSet<String> {
-        let names = fs::read_dir(folder).unwrap();
+    fn names_in(dir: &Path) -> BTreeSet<String> {
+        let names = fs::read_dir(dir).unwrap();
         names.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
     }
 
-    /// A folder cannot be moved by a user who may not write to it.
+    /// A directory cannot be moved by a user who may not write to it.
     fn move_file(from: &Path, to: &Path) {
         let permissions = fs::symlink_metadata(from).unwrap().permissions();
-        let is_folder = from.is_dir() && !from.is_symlink();
-        if is_folder {
+        let is_dir = from.is_dir() && !from.is_symlink();
+        if is_dir {
             fs::set_permissions(from, fs::Permissions::from_mode(0o700)).unwrap();
         }
         fs::rename(from, to).unwrap();
-        if is_folder {
+        if is_dir {
             fs::set_permissions(to, permissions).unwrap();
         }
     }
 
     #[test]
-    fn an_empty_workspace_becomes_the_spares_folder() {
-        let Two { warm_parent, workspace, _folder } = two();
+    fn an_empty_workspace_becomes_the_spares_directory() {
+        let Two { warm_parent, workspace, _dir } = two();
         let inode = fs::metadata(&warm_parent).unwrap().ino();
         assert_eq!(
             swap_workspace(&warm_parent, &workspace, &AtomicBool::new(true), || Ok(())),
@@ -325,7 +325,7 @@ mod tests {
 
     #[test]
     fn what_nobody_wants_any_more_is_not_begun() {
-        let Two { warm_parent, workspace, _folder } = two();
+        let Two { warm_parent, workspace, _dir } = two();
         let had = fill(&workspace);
         let inode = fs::metadata(&workspace).unwrap().ino();
         let error = swap_workspace(&warm_parent, &workspace, &AtomicBool::new(false), || Ok(())).unwrap_err();
@@ -335,8 +335,8 @@ mod tests {
     }
 
     #[test]
-    fn what_a_session_had_is_in_the_other_folder_as_it_was() {
-        let Two { warm_parent, workspace, _folder } = two();
+    fn what_a_session_had_is_in_the_other_directory_as_it_was() {
+        let Two { warm_parent, workspace, _dir } = two();
         let had = fill(&workspace);
         fs::set_permissions(&workspace, fs::Permissions::from_mode(0o500)).unwrap();
         let inode = fs::metadata(&warm_parent).unwrap().ino();
@@ -356,7 +356,7 @@ mod tests {
     fn what_broke_off_at_any_point_is_completed_by_whoever_comes_next() {
         // Before the two changed places, right after that, and after any number of files.
         for on_moved in [None, Some(0), Some(1), Some(2), Some(3)] {
-            let Two { warm_parent, workspace, _folder } = two();
+            let Two { warm_parent, workspace, _dir } = two();
             let had = fill(&workspace);
             let staging = workspace.with_file_name(STAGING);
             fs::rename(&warm_parent, &staging).unwrap();
@@ -377,7 +377,7 @@ mod tests {
 
     #[test]
     fn what_would_hide_a_file_is_refused_and_both_stay() {
-        let Two { warm_parent, workspace, _folder } = two();
+        let Two { warm_parent, workspace, _dir } = two();
         fs::write(workspace.join("file"), "new").unwrap();
         let staging = workspace.with_file_name(STAGING);
         fs::rename(&warm_parent, &staging).unwrap();
@@ -391,8 +391,8 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_is_not_empty_or_not_there_is_not_given_away() {
-        let Two { warm_parent, workspace, _folder } = two();
+    fn a_directory_that_is_not_empty_or_not_there_is_not_given_away() {
+        let Two { warm_parent, workspace, _dir } = two();
         fill(&workspace);
         fs::write(warm_parent.join("file"), "").unwrap();
         assert!(swap_workspace(&warm_parent, &workspace, &AtomicBool::new(true), || Ok(())).is_err());
@@ -404,8 +404,8 @@ mod tests {
     }
 
     #[test]
-    fn whoever_follows_the_folder_knows_where_it_is_also_when_files_cannot_come_along() {
-        let Two { warm_parent, workspace, _folder } = two();
+    fn whoever_follows_the_directory_knows_where_it_is_also_when_files_cannot_come_along() {
+        let Two { warm_parent, workspace, _dir } = two();
         fs::write(workspace.join("file"), "old").unwrap();
         let inode = fs::metadata(&warm_parent).unwrap().ino();
         let mut notified = None;

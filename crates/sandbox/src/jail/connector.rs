@@ -154,7 +154,7 @@ impl Connector for Jail {
                 planned.map_err(|error| unavailable("its preparation failed", error))??;
             // Directories that seem to be left over may belong to a running container. The lock shows that.
             let lock =
-                OwnershipLock::lock(to_restore.iter().map(|to_restore| to_restore.folder.as_str())).await?;
+                OwnershipLock::lock(to_restore.iter().map(|to_restore| to_restore.dir.as_str())).await?;
             for to_restore in &to_restore {
                 run_chown(to_restore).await?;
             }
@@ -234,7 +234,7 @@ impl JailHost {
             hostname: HOSTNAME.to_owned(),
             mounts: [self.mounts.clone(), rootfs::own_mounts(limits), mounts].concat(),
             output: Some(output),
-            cgroups: cgroup.folders().iter().map(|folder| utf8_path(folder)).collect::<Result<_, _>>()?,
+            cgroups: cgroup.dirs().iter().map(|directory| utf8_path(directory)).collect::<Result<_, _>>()?,
         };
         let hello = Hello {
             roots,
@@ -278,7 +278,7 @@ fn limit_by_kernel(data: &DataDir, context: &ExecutionContext) -> Result<(), San
     if data.is_own_workspace(&workspace) {
         return mount_limited(&workspace, &context.limits);
     }
-    let message = "the kernel limits the disk of a session's own workspace only, and this sandbox has another folder; have \
+    let message = "the kernel limits the disk of a session's own workspace only, and this sandbox has another directory; have \
                    the guest watch over it";
     Err(SandboxError::new(SandboxErrorKind::Unsupported, message))
 }

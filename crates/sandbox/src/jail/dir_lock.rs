@@ -29,24 +29,24 @@ impl OwnershipLock {
     ///
     /// # Errors
     /// `Unavailable` when another sandbox has one of them.
-    pub(crate) async fn lock<'a>(folders: impl IntoIterator<Item = &'a str>) -> Result<Self, SandboxError> {
-        Self::lock_with_timeout(LOCK_TIMEOUT, &folders.into_iter().collect()).await
+    pub(crate) async fn lock<'a>(dirs: impl IntoIterator<Item = &'a str>) -> Result<Self, SandboxError> {
+        Self::lock_with_timeout(LOCK_TIMEOUT, &dirs.into_iter().collect()).await
     }
 
-    async fn lock_with_timeout(timeout: Duration, folders: &BTreeSet<&str>) -> Result<Self, SandboxError> {
+    async fn lock_with_timeout(timeout: Duration, dirs: &BTreeSet<&str>) -> Result<Self, SandboxError> {
         let mut wait = LockWait::new(SystemClock.deadline(timeout));
         let mut locks = Vec::new();
-        for folder in folders {
-            let path = Path::new(folder);
+        for dir in dirs {
+            let path = Path::new(dir);
             loop {
-                let opened = File::open(path).map_err(|error| missing_dir("folder", path, &error))?;
+                let opened = File::open(path).map_err(|error| missing_dir("directory", path, &error))?;
                 match FileLock::try_exclusive(opened) {
                     Ok(Some(lock)) => break locks.push(lock),
                     Ok(None) if wait.next().await => {}
-                    Ok(None) => return Err(locked_by_other(folder)),
+                    Ok(None) => return Err(locked_by_other(dir)),
                     // Some file systems do not support locks.
                     Err(error) => {
-                        tracing::debug!(%error, folder, "a directory whose owner changes cannot be locked");
+                        tracing::debug!(%error, dir, "a directory whose owner changes cannot be locked");
                         break;
                     }
                 }
@@ -56,9 +56,9 @@ impl OwnershipLock {
     }
 }
 
-fn locked_by_other(folder: &str) -> SandboxError {
+fn locked_by_other(dir: &str) -> SandboxError {
     let message = format!(
-        "the folder `{folder}` belongs to the user of another sandbox that runs: wait until that has ended, or give the folder to \
+        "the directory `{dir}` belongs to the user of another sandbox that runs: wait until that has ended, or give the directory to \
          a user other than root, as whom several sandboxes can run at once"
     );
     SandboxError::new(SandboxErrorKind::Unavailable, message)
@@ -69,11 +69,11 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_folder_is_lent_to_one_at_a_time() {
+    async fn a_directory_is_lent_to_one_at_a_time() {
         let (one, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let (one, other) = (one.path().to_str().unwrap(), other.path().to_str().unwrap());
-        let lock = async |folders: &[&str]| {
-            OwnershipLock::lock_with_timeout(Duration::ZERO, &folders.iter().copied().collect()).await
+        let lock = async |dirs: &[&str]| {
+            OwnershipLock::lock_with_timeout(Duration::ZERO, &dirs.iter().copied().collect()).await
         };
         // The same one twice is once.
         let first = lock(&[one, one]).await.unwrap();
@@ -83,13 +83,13 @@ mod tests {
         drop(first);
         drop(second);
         drop(lock(&[other, one]).await.unwrap());
-        assert!(lock(&["/no/such/folder"]).await.is_err());
+        assert!(lock(&["/no/such/directory"]).await.is_err());
     }
 
     #[tokio::test]
     async fn an_end_that_is_under_way_is_waited_for() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().to_str().unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().to_str().unwrap();
         let first = OwnershipLock::lock([path]).await.unwrap();
         let (second, ()) = tokio::join!(OwnershipLock::lock([path]), async { drop(first) });
         second.unwrap();

@@ -49,7 +49,7 @@ const SHOWN_BEGINNINGS: [&str; 5] = ["python3", "java-", "ImageMagick-", "ruby",
 
 /// The mounts in `/etc`. `hosts` and related files are the jail's own, because only the host resolves names.
 pub(super) fn mounts(etc: &Path, hostname: &str) -> Vec<MountEntry> {
-    let mut mounts = vec![MountEntry { path: "/etc".to_owned(), kind: MountKind::Folder { mode: 0o755 } }];
+    let mut mounts = vec![MountEntry { path: "/etc".to_owned(), kind: MountKind::Dir { mode: 0o755 } }];
     let listed = fs::read_dir(etc).into_iter().flatten().flatten();
     let by_beginning = listed
         .filter_map(|entry| entry.file_name().into_string().ok())

@@ -30,13 +30,10 @@ pub(super) struct Installation {
 pub(super) fn outside_system_dirs(path: Option<&OsStr>, system: &[&str]) -> Vec<Installation> {
     let mut found: Vec<Installation> = WANTED
         .iter()
-        .filter(|name| !system.iter().any(|folder| is_program(&Path::new(folder).join(name))))
+        .filter(|name| !system.iter().any(|dir| is_program(&Path::new(dir).join(name))))
         .filter_map(|name| {
-            let folders = path.map(std::env::split_paths).into_iter().flatten();
-            folders
-                .filter(|folder| folder.is_absolute())
-                .filter_map(|folder| installation(&folder.join(name)))
-                .next()
+            let dirs = path.map(std::env::split_paths).into_iter().flatten();
+            dirs.filter(|dir| dir.is_absolute()).filter_map(|dir| installation(&dir.join(name))).next()
         })
         .collect();
     found.sort();
@@ -67,9 +64,9 @@ fn installation(program: &Path) -> Option<Installation> {
 }
 
 /// Whether the directory is a home directory, by its entries. A directory that cannot be listed may be one.
-fn is_home(folder: &Path) -> bool {
+fn is_home(dir: &Path) -> bool {
     const SIGNS: [&str; 6] = [".ssh", ".profile", ".bashrc", ".config", ".local", ".cache"];
-    fs::read_dir(folder).map_or(true, |mut entries| {
+    fs::read_dir(dir).map_or(true, |mut entries| {
         entries.any(|entry| {
             entry.is_ok_and(|entry| entry.file_name().to_str().is_some_and(|name| SIGNS.contains(&name)))
         })
@@ -100,15 +97,15 @@ mod tests {
 
     #[test]
     fn an_installation_is_found_through_links_and_past_scripts() {
-        let folder = tempfile::tempdir().unwrap();
-        let root = fs::canonicalize(folder.path()).unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let root = fs::canonicalize(dir.path()).unwrap();
         program(&root.join("shims/python3"), "#!/bin/sh\nexec elsewhere\n");
         program(&root.join("versions/3.12/bin/python3"), "ELF");
         fs::create_dir(root.join("versions/3.12/lib")).unwrap();
         fs::create_dir(root.join("links")).unwrap();
         std::os::unix::fs::symlink(root.join("versions/3.12/bin/python3"), root.join("links/python3"))
             .unwrap();
-        // A home folder is none, though it has programs.
+        // A home directory is none, though it has programs.
         program(&root.join("home/bin/node"), "ELF");
         fs::create_dir_all(root.join("home/lib")).unwrap();
         fs::create_dir(root.join("home/.ssh")).unwrap();

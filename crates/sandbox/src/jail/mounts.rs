@@ -21,7 +21,7 @@ use crate::data_dir::DataDir;
 use crate::error::{SandboxError, SandboxErrorKind};
 use crate::guest_process::{missing_dir, resolve_dir, utf8_path};
 use crate::host_dirs;
-use crate::settings::context::{ExecutionContext, SharedFolder};
+use crate::settings::context::{ExecutionContext, SharedDir};
 use crate::settings::layout::{ArtifactDir, Layout};
 
 /// Paths that no host directory may replace.
@@ -84,7 +84,7 @@ impl JailMounts {
     ) -> Result<Self, SandboxError> {
         let workspace = workspace(&context.workspace)?;
         content_source.data.check_writable(&workspace, "workspace")?;
-        let mut folders = Self {
+        let mut directories = Self {
             mounts: Vec::new(),
             roots: Vec::new(),
             layout: layout(context)?,
@@ -93,14 +93,14 @@ impl JailMounts {
             workspace: workspace.clone(),
             items: Vec::new(),
         };
-        folders.add(runner, &workspace, WORKSPACE, Access::ReadWrite)?;
+        directories.add(runner, &workspace, WORKSPACE, Access::ReadWrite)?;
         let allowed_paths = allowed_paths(context)?;
         allowed_paths.iter().try_for_each(|real| content_source.data.check_writable(real, "allowed path"))?;
         for content_dir in ContentDir::ALL {
-            folders.add_content_dir(content_dir, content_source)?;
+            directories.add_content_dir(content_dir, content_source)?;
         }
         for shared in &context.read_only {
-            let real = resolve_dir("read-only folder", &shared.host)?;
+            let real = resolve_dir("read-only directory", &shared.host)?;
             let target = sandbox_target(&shared.target)?;
             let target_dir = content_dir_of(shared)?;
             let mode = if target_dir.is_some() { SourceMode::Copied } else { SourceMode::BindMounted };
@@ -114,17 +114,17 @@ impl JailMounts {
                     let item = ContentItem::tree(content_dir, name, content_source.data.store(), tree);
                     match content_source.dir {
                         Some(dir) => dir.install(&item, &CommitToken::default())?,
-                        None => folders.items.push(item),
+                        None => directories.items.push(item),
                     }
                 }
-                None => folders.add(runner, &real, &target, Access::ReadOnly)?,
+                None => directories.add(runner, &real, &target, Access::ReadOnly)?,
             }
         }
         for real in allowed_paths {
             let target = utf8_path(&real)?;
-            folders.add(runner, &real, &target, Access::ReadWrite)?;
+            directories.add(runner, &real, &target, Access::ReadWrite)?;
         }
-        Ok(folders)
+        Ok(directories)
     }
 
     fn add(
@@ -135,7 +135,7 @@ impl JailMounts {
         access: Access,
     ) -> Result<(), SandboxError> {
         let source = utf8_path(host)?;
-        let found = fs::metadata(host).map_err(|error| missing_dir("folder", host, &error))?;
+        let found = fs::metadata(host).map_err(|error| missing_dir("directory", host, &error))?;
         let to_restore = runner.reclaim_request(&source, found.uid());
         let owner = if to_restore.is_some() {
             runner.host_dirs_owner()
@@ -226,9 +226,9 @@ impl ClaimContent {
                     "a directory outside the content directories cannot be added to a running sandbox";
                 return Err(SandboxError::new(SandboxErrorKind::Unsupported, message));
             };
-            let folder = resolve_dir("read-only folder", &shared.host)?;
-            SourceMode::Copied.check(&folder, &shared.host, &real, "workspace", &context.workspace)?;
-            let tree = data.snapshot(&folder)?;
+            let directory = resolve_dir("read-only directory", &shared.host)?;
+            SourceMode::Copied.check(&directory, &shared.host, &real, "workspace", &context.workspace)?;
+            let tree = data.snapshot(&directory)?;
             items.push(ContentItem::tree(content_dir, name, data.store(), tree));
         }
         Ok(Self { workspace: real, items, layout: layout(context)? })
@@ -246,8 +246,8 @@ pub(crate) fn needs_only_content_dirs(context: &ExecutionContext) -> bool {
 /// The layout of a sandbox with a file system of its own for `context`; blocks.
 pub(crate) fn layout(context: &ExecutionContext) -> Result<Layout, SandboxError> {
     let mut read_only = Vec::new();
-    for SharedFolder { host, target } in &context.read_only {
-        let real = resolve_dir("read-only folder", host)?;
+    for SharedDir { host, target } in &context.read_only {
+        let real = resolve_dir("read-only directory", host)?;
         sandbox_target(target)?;
         if *host != real {
             read_only.push((real, target.clone()));
@@ -268,7 +268,7 @@ fn allowed_paths(context: &ExecutionContext) -> Result<Vec<PathBuf>, SandboxErro
         let lies_in = CLOSED.into_iter().find(|closed| real.starts_with(closed));
         if let Some(reserved) = takes.or(lies_in) {
             return Err(path_not_allowed(format!(
-                "the allowed path `{}` would take the place of the sandbox's own `{reserved}`; choose another folder",
+                "the allowed path `{}` would take the place of the sandbox's own `{reserved}`; choose another directory",
                 real.display()
             )));
         }
@@ -278,7 +278,7 @@ fn allowed_paths(context: &ExecutionContext) -> Result<Vec<PathBuf>, SandboxErro
 }
 
 /// The content directory that a shared directory belongs in by its target, and its name there; `None`: in none.
-fn content_dir_of(shared: &SharedFolder) -> Result<Option<(ContentDir, &str)>, SandboxError> {
+fn content_dir_of(shared: &SharedDir) -> Result<Option<(ContentDir, &str)>, SandboxError> {
     let target = &shared.target;
     let Some(content_dir) =
         ContentDir::ALL.into_iter().find(|content_dir| target.starts_with(content_dir.path()))
@@ -291,7 +291,7 @@ fn content_dir_of(shared: &SharedFolder) -> Result<Option<(ContentDir, &str)>, S
         None => Err(SandboxError::new(
             SandboxErrorKind::BadRequest,
             format!(
-                "`{}` is no place for a folder: one of `{}` has a name",
+                "`{}` is no place for a directory: one of `{}` has a name",
                 target.display(),
                 content_dir.path()
             ),
@@ -327,7 +327,7 @@ impl SourceMode {
             return Ok(());
         };
         Err(path_not_allowed(format!(
-            "the {what} `{}` {how} the read-only folder `{}`, which could then be changed; choose another {what}",
+            "the {what} `{}` {how} the read-only directory `{}`, which could then be changed; choose another {what}",
             writable_given.display(),
             given.display()
         )))
@@ -341,11 +341,11 @@ pub(super) fn workspace(given: &Path) -> Result<PathBuf, SandboxError> {
     let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
     let opened = openat2(CWD, given, flags, Mode::empty(), resolve).map_err(|errno| match errno {
         Errno::LOOP => path_not_allowed(format!(
-            "a symbolic link stands in the path of the workspace `{}`; give the folder's real path",
+            "a symbolic link stands in the path of the workspace `{}`; give the directory's real path",
             given.display()
         )),
         Errno::NOTDIR if given.exists() => {
-            let message = format!("the workspace `{}` is not a folder", given.display());
+            let message = format!("the workspace `{}` is not a directory", given.display());
             SandboxError::new(SandboxErrorKind::WrongFileType, message)
         }
         other => missing_dir("workspace", given, &other.into()),
@@ -354,7 +354,9 @@ pub(super) fn workspace(given: &Path) -> Result<PathBuf, SandboxError> {
     let real = fs::read_link(format!("/proc/self/fd/{}", opened.as_raw_fd()));
     let real = real.map_err(|error| missing_dir("workspace", given, &error))?;
     if real.parent().is_none() {
-        return Err(path_not_allowed("the workspace `/` is the whole machine; choose a folder".to_owned()));
+        return Err(path_not_allowed(
+            "the workspace `/` is the whole machine; choose a directory".to_owned(),
+        ));
     }
     Ok(real)
 }

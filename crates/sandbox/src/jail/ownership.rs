@@ -39,24 +39,24 @@ impl PendingChowns {
 #[derive(Debug)]
 struct TransferredDir {
     pending: PendingChowns,
-    folder: Mutex<String>,
+    dir: Mutex<String>,
 }
 
 impl WorkspaceListener for TransferredDir {
     fn on_moved(&self, to: &Path) -> Result<(), SandboxError> {
         let to = utf8_path(to)?;
-        let mut folder = lock(&self.folder);
-        for pending in self.pending.lock().iter_mut().filter(|pending| pending.folder == *folder) {
-            pending.folder.clone_from(&to);
+        let mut dir = lock(&self.dir);
+        for pending in self.pending.lock().iter_mut().filter(|pending| pending.dir == *dir) {
+            pending.dir.clone_from(&to);
         }
-        *folder = to;
+        *dir = to;
         Ok(())
     }
 
     fn chown_new_files(&self) -> BoxFuture<'_, Result<(), SandboxError>> {
         Box::pin(async {
-            let folder = lock(&self.folder).clone();
-            let pending = self.pending.lock().iter().find(|pending| pending.folder == folder).cloned();
+            let dir = lock(&self.dir).clone();
+            let pending = self.pending.lock().iter().find(|pending| pending.dir == dir).cloned();
             match pending {
                 Some(back) => run_chown(&reversed(&back)).await,
                 // The mount maps the owner, or the files already belong to the sandbox's user. So nothing must be
@@ -70,7 +70,7 @@ impl WorkspaceListener for TransferredDir {
 /// Returns the request that reverses `back`. A file with further hard links keeps its owner.
 fn reversed(back: &ChownRequest) -> ChownRequest {
     ChownRequest {
-        folder: back.folder.clone(),
+        dir: back.dir.clone(),
         from: back.uid,
         uid: back.from,
         gid: back.from,
@@ -95,7 +95,7 @@ impl OwnershipTransfer {
                 let which = FileSelection::All;
                 Some((
                     source.to_owned(),
-                    ChownRequest { folder: source.to_owned(), from, uid, gid, selection: which },
+                    ChownRequest { dir: source.to_owned(), from, uid, gid, selection: which },
                 ))
             }
             OwnerMapping::Unchanged => None,
@@ -105,7 +105,7 @@ impl OwnershipTransfer {
 
     /// The paths of the possible changes on the host.
     #[cfg(feature = "docker")]
-    pub(crate) fn folders(&self) -> impl Iterator<Item = &str> {
+    pub(crate) fn dirs(&self) -> impl Iterator<Item = &str> {
         self.possible.keys().map(String::as_str)
     }
 
@@ -115,8 +115,8 @@ impl OwnershipTransfer {
     }
 
     /// A listener for the renames of this directory, by its path on the host.
-    pub(crate) fn workspace_listener(&self, folder: &str) -> Arc<dyn WorkspaceListener> {
-        Arc::new(TransferredDir { pending: self.pending.clone(), folder: Mutex::new(folder.to_owned()) })
+    pub(crate) fn workspace_listener(&self, dir: &str) -> Arc<dyn WorkspaceListener> {
+        Arc::new(TransferredDir { pending: self.pending.clone(), dir: Mutex::new(dir.to_owned()) })
     }
 
     /// Makes all changes, for a sandbox that is not set up by its guest.
@@ -135,7 +135,7 @@ impl OwnershipTransfer {
         loop {
             let Some(next) = self.pending.lock().last().cloned() else { return };
             if let Err(error) = run_chown(&next).await {
-                tracing::warn!(%error, folder = next.folder, "files of a sandbox keep its user as their owner");
+                tracing::warn!(%error, dir = next.dir, "files of a sandbox keep its user as their owner");
             }
             self.pending.lock().pop();
         }
@@ -146,8 +146,8 @@ impl Drop for OwnershipTransfer {
     fn drop(&mut self) {
         for left in self.pending.lock().iter() {
             tracing::warn!(
-                folder = left.folder,
-                "files of a sandbox stay with its user, until its folder is used again"
+                dir = left.dir,
+                "files of a sandbox stay with its user, until its directory is used again"
             );
         }
     }

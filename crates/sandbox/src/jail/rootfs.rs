@@ -99,14 +99,14 @@ pub(super) fn own_mounts(limits: &Limits) -> Vec<MountEntry> {
     let link = |path: &str, target: &str| mount_entry(path, MountKind::Link { target: target.to_owned() });
     let mut mounts = vec![
         mount_entry("/tmp", writable(half, 0o1777)),
-        mount_entry("/home", MountKind::Folder { mode: 0o755 }),
+        mount_entry("/home", MountKind::Dir { mode: 0o755 }),
         mount_entry(HOME, writable(quarter, 0o755)),
-        mount_entry("/var", MountKind::Folder { mode: 0o755 }),
+        mount_entry("/var", MountKind::Dir { mode: 0o755 }),
         link("/var/tmp", "/tmp"),
         link("/var/run", "/run"),
-        mount_entry("/run", MountKind::Folder { mode: 0o755 }),
-        mount_entry("/mnt", MountKind::Folder { mode: 0o755 }),
-        mount_entry("/dev", MountKind::Folder { mode: 0o755 }),
+        mount_entry("/run", MountKind::Dir { mode: 0o755 }),
+        mount_entry("/mnt", MountKind::Dir { mode: 0o755 }),
+        mount_entry("/dev", MountKind::Dir { mode: 0o755 }),
     ];
     mounts.extend(DEVICES.map(|path| {
         let bind = Bind {

@@ -82,7 +82,7 @@ fn hint(failure: &SetupError, facts: &NamespaceFacts) -> &'static str {
             "the root of a machine that runs from its initial memory disk cannot be left: run the host in a container \
              or on a disk"
         }
-        SetupStep::Identity | SetupStep::HostFolders
+        SetupStep::Identity | SetupStep::HostDirs
             if facts.is_root && matches!(errno, Errno::PERM | Errno::INVAL) =>
         {
             "a host that is root needs the rights of root (CAP_SYS_ADMIN, CAP_SETUID, CAP_SETGID, CAP_CHOWN): give it \
@@ -97,9 +97,9 @@ fn hint(failure: &SetupError, facts: &NamespaceFacts) -> &'static str {
 /// The error for a jail that could not be set up.
 pub(super) fn with_hint(failure: &SetupError, facts: &NamespaceFacts) -> SandboxError {
     let kind = match (failure.step, Errno::from_raw_os_error(failure.errno)) {
-        (SetupStep::HostFolders, Errno::NOENT | Errno::NOTDIR) => SandboxErrorKind::NotFound,
-        (SetupStep::HostFolders, Errno::ACCESS) => SandboxErrorKind::PermissionDenied,
-        (SetupStep::HostFolders, _) if failure.errno == 0 => SandboxErrorKind::PathNotAllowed,
+        (SetupStep::HostDirs, Errno::NOENT | Errno::NOTDIR) => SandboxErrorKind::NotFound,
+        (SetupStep::HostDirs, Errno::ACCESS) => SandboxErrorKind::PermissionDenied,
+        (SetupStep::HostDirs, _) if failure.errno == 0 => SandboxErrorKind::PathNotAllowed,
         (_, Errno::AGAIN | Errno::NOMEM | Errno::MFILE | Errno::NFILE) => SandboxErrorKind::Exhausted,
         _ => SandboxErrorKind::Unavailable,
     };
@@ -145,7 +145,7 @@ mod tests {
             (SetupStep::Proc, Errno::PERM, &container, "systempaths=unconfined"),
             (SetupStep::Pivot, Errno::INVAL, &root, "memory disk"),
             (SetupStep::Identity, Errno::PERM, &root, "CAP_SYS_ADMIN"),
-            (SetupStep::HostFolders, Errno::PERM, &root, "CAP_SYS_ADMIN"),
+            (SetupStep::HostDirs, Errno::PERM, &root, "CAP_SYS_ADMIN"),
         ];
         for (step, errno, facts, part) in cases {
             let failure = SetupError {
@@ -163,8 +163,8 @@ mod tests {
     #[test]
     fn what_is_not_the_machine_s_fault_is_told_as_what_it_is() {
         let cases = [
-            (SetupStep::HostFolders, Errno::NOENT, SandboxErrorKind::NotFound),
-            (SetupStep::HostFolders, Errno::ACCESS, SandboxErrorKind::PermissionDenied),
+            (SetupStep::HostDirs, Errno::NOENT, SandboxErrorKind::NotFound),
+            (SetupStep::HostDirs, Errno::ACCESS, SandboxErrorKind::PermissionDenied),
             (SetupStep::Process, Errno::AGAIN, SandboxErrorKind::Exhausted),
         ];
         for (step, errno, kind) in cases {

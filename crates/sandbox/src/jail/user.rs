@@ -82,10 +82,10 @@ impl JailUser {
 
     /// The request that restores the owner of a directory that belongs to a jail's user because a host process
     /// crashed; `None` if another user owns it.
-    pub(crate) fn reclaim_request(self, folder: &str, uid: u32) -> Option<ChownRequest> {
+    pub(crate) fn reclaim_request(self, dir: &str, uid: u32) -> Option<ChownRequest> {
         let is_left = matches!(self.become_user, BecomeUser::Dedicated(_)) && DEDICATED_UIDS.contains(&uid);
         is_left.then(|| ChownRequest {
-            folder: folder.to_owned(),
+            dir: dir.to_owned(),
             from: uid,
             uid: self.host.0,
             gid: self.host.1,

@@ -20,7 +20,7 @@ use crate::guest_process::{
     GuestProcess, PrivateDir, SpawnedGuest, missing_dir, resolve_dir, safe_env, unavailable, utf8_path,
 };
 use crate::host_dirs::{ContentDirs, SandboxDirs};
-use crate::settings::context::{ExecutionContext, SharedFolder};
+use crate::settings::context::{ExecutionContext, SharedDir};
 use crate::settings::isolation::Isolation;
 use crate::settings::layout::{ArtifactDir, Layout};
 
@@ -138,8 +138,8 @@ struct LocalPlan {
 fn layout(context: &ExecutionContext) -> Result<Layout, SandboxError> {
     let workspace = resolve_dir("workspace", &context.workspace)?;
     let mut read_only = Vec::new();
-    for SharedFolder { host: given, .. } in &context.read_only {
-        let path = resolve_dir("read-only folder", given)?;
+    for SharedDir { host: given, .. } in &context.read_only {
+        let path = resolve_dir("read-only directory", given)?;
         // Callers may use the path that the context gave, or the real path. So both are listed.
         if *given != path {
             read_only.push((path.clone(), path.clone()));

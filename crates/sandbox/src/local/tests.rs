@@ -6,7 +6,7 @@ use std::sync::Arc;
 use conjure_base::{Deadline, SystemClock};
 
 use super::Local;
-use crate::{Boundary, Connector, ExecutionContext, Isolation, Sandbox, SandboxErrorKind, SharedFolder};
+use crate::{Boundary, Connector, ExecutionContext, Isolation, Sandbox, SandboxErrorKind, SharedDir};
 
 async fn refusal(context: ExecutionContext) -> (SandboxErrorKind, String) {
     let error = Local::without_isolation([]).connect(&context).await.unwrap_err();
@@ -14,18 +14,18 @@ async fn refusal(context: ExecutionContext) -> (SandboxErrorKind, String) {
 }
 
 #[tokio::test]
-async fn a_folder_that_is_missing_or_none_is_named() {
+async fn a_directory_that_is_missing_or_none_is_named() {
     let workspace = tempfile::tempdir().unwrap();
     let file = workspace.path().join("file");
     std::fs::write(&file, "").unwrap();
     let good = || ExecutionContext::new(workspace.path());
     let cases = [
         (ExecutionContext::new("/nowhere/at/all"), SandboxErrorKind::NotFound, "workspace `/nowhere/at/all`"),
-        (ExecutionContext::new(&file), SandboxErrorKind::WrongFileType, "is not a folder"),
+        (ExecutionContext::new(&file), SandboxErrorKind::WrongFileType, "is not a directory"),
         (
-            ExecutionContext { read_only: vec![SharedFolder::new("/nowhere", "/mnt/skills/a")], ..good() },
+            ExecutionContext { read_only: vec![SharedDir::new("/nowhere", "/mnt/skills/a")], ..good() },
             SandboxErrorKind::NotFound,
-            "read-only folder `/nowhere`",
+            "read-only directory `/nowhere`",
         ),
         (
             ExecutionContext { allowed_paths: vec![PathBuf::from("/nowhere")], ..good() },

@@ -25,7 +25,7 @@ pub enum NetworkPolicy {
 
 /// A directory of the host that a sandbox may read, and its path in the sandbox.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct SharedFolder {
+pub struct SharedDir {
     /// The directory on the host.
     pub host: PathBuf,
     /// Its absolute path in the sandbox, such as `/mnt/skills/pdf`, without `.` or `..`. A sandbox without a file
@@ -33,7 +33,7 @@ pub struct SharedFolder {
     pub target: PathBuf,
 }
 
-impl SharedFolder {
+impl SharedDir {
     /// The directory at `host`, with the path `target` in the sandbox.
     pub fn new(host: impl Into<PathBuf>, target: impl Into<PathBuf>) -> Self {
         Self { host: host.into(), target: target.into() }
@@ -57,7 +57,7 @@ pub struct ExecutionContext {
     /// Directories of the workspace that have a second path.
     pub workspace_mounts: Vec<WorkspaceMount>,
     /// Further readable directories: the roots of the session's skills. Targets must be unique.
-    pub read_only: Vec<SharedFolder>,
+    pub read_only: Vec<SharedDir>,
     /// Further directories that may be read and written.
     pub allowed_paths: Vec<PathBuf>,
     /// Variables for commands, in addition to a small safe set.
@@ -128,7 +128,7 @@ impl ExecutionContext {
             if !targets.insert(&shared.target) {
                 let target = shared.target.display();
                 return refused(format!(
-                    "two read-only folders are to be at `{target}`; give each a place of its own"
+                    "two read-only directories are to be at `{target}`; give each a place of its own"
                 ));
             }
         }
@@ -159,8 +159,8 @@ mod tests {
             refusal(|context| drop(context.environment.insert("KEY".to_owned(), "secret\0".to_owned())));
         assert!(said.contains("`KEY`") && !said.contains("secret"), "{said}");
         let said = refusal(|context| {
-            context.read_only = ["/a", "/b"].map(|host| SharedFolder::new(host, "/mnt/skills/one")).to_vec();
+            context.read_only = ["/a", "/b"].map(|host| SharedDir::new(host, "/mnt/skills/one")).to_vec();
         });
-        assert!(said.contains("two read-only folders are to be at `/mnt/skills/one`"), "{said}");
+        assert!(said.contains("two read-only directories are to be at `/mnt/skills/one`"), "{said}");
     }
 }

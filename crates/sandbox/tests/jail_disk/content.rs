@@ -6,7 +6,7 @@ use std::sync::Arc;
 use conjure_base::SystemClock;
 use conjure_sandbox::{
     CallOptions, Command, CommandEnd, ContentDir, ContentItem, DataDir, ExecutionContext, Executor, Sandbox,
-    SandboxErrorKind, SharedFolder, View,
+    SandboxErrorKind, SharedDir, View,
 };
 use conjure_store::FileMode;
 use futures_util::{FutureExt as _, future};
@@ -205,7 +205,7 @@ async fn a_dropped_call_leaves_no_partial_content() {
 async fn skills_are_pinned_and_use_no_extra_space() {
     let skill = tempfile::tempdir().unwrap();
     fs::write(skill.path().join("SKILL.md"), "# First").unwrap();
-    let shared = SharedFolder::new(skill.path(), "/mnt/skills/one");
+    let shared = SharedDir::new(skill.path(), "/mnt/skills/one");
     let first = fixture_with(|context| context.read_only.push(shared.clone())).await;
     fs::write(skill.path().join("SKILL.md"), "# Second").unwrap();
     let context =
@@ -243,10 +243,10 @@ async fn a_workspace_may_contain_its_skills() {
     let skill = project.path().join(".agents/skills/pdf");
     fs::create_dir_all(&skill).unwrap();
     fs::write(skill.join("SKILL.md"), "# PDF").unwrap();
-    let folder = tempfile::tempdir().unwrap();
-    let data = DataDir::open(&folder.path().join("data")).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let data = DataDir::open(&directory.path().join("data")).unwrap();
     let context = ExecutionContext {
-        read_only: vec![SharedFolder::new(&skill, "/mnt/skills/pdf")],
+        read_only: vec![SharedDir::new(&skill, "/mnt/skills/pdf")],
         ..ExecutionContext::new(project.path())
     };
     let sandbox = open(&data, &context).await.unwrap();

@@ -9,18 +9,18 @@ use crate::fixture::jail;
 
 #[test]
 fn an_unusable_data_directory_is_rejected_with_the_reason() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("file");
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("file");
     fs::write(&file, "").unwrap();
     let error = DataDir::open(&file.join("data")).unwrap_err();
     assert_eq!(error.kind(), SandboxErrorKind::Unavailable, "{error}");
-    let shared = folder.path().join("shared");
+    let shared = dir.path().join("shared");
     fs::create_dir_all(shared.join("store")).unwrap();
     fs::set_permissions(shared.join("store"), fs::Permissions::from_mode(0o777)).unwrap();
     let error = DataDir::open(&shared).unwrap_err();
     assert_eq!(error.kind(), SandboxErrorKind::Unavailable, "{error}");
-    // By a link, it is the folder that it leads to.
-    let (real, link) = (folder.path().join("real"), folder.path().join("link"));
+    // By a link, it is the directory that it leads to.
+    let (real, link) = (dir.path().join("real"), dir.path().join("link"));
     fs::create_dir(&real).unwrap();
     symlink(&real, &link).unwrap();
     assert_eq!(DataDir::open(&link).unwrap().path(), fs::canonicalize(&real).unwrap());
@@ -38,8 +38,8 @@ fn an_unusable_data_directory_is_rejected_with_the_reason() {
 
 #[test]
 fn a_named_workspace_stays_until_it_is_removed() {
-    let folder = tempfile::tempdir().unwrap();
-    let data = DataDir::open(folder.path()).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let data = DataDir::open(dir.path()).unwrap();
     let path = data.named_workspace("ses_1").unwrap();
     let parent = path.parent().unwrap();
     assert_eq!(fs::metadata(parent).unwrap().permissions().mode() & 0o777, 0o700);
@@ -49,7 +49,7 @@ fn a_named_workspace_stays_until_it_is_removed() {
     fs::set_permissions(path.join("deep"), fs::Permissions::from_mode(0o000)).unwrap();
     drop(data);
     // Opening it sweeps what has no name.
-    let data = DataDir::open(folder.path()).unwrap();
+    let data = DataDir::open(dir.path()).unwrap();
     assert_eq!(data.named_workspace("ses_1").unwrap(), path);
     assert_eq!(fs::read_to_string(path.join("file")).unwrap(), "kept");
     assert_eq!((data.remove_workspace("ses_1"), data.remove_workspace("ses_1")), (Ok(true), Ok(false)));

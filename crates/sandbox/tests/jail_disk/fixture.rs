@@ -21,7 +21,7 @@ pub(crate) struct Fixture {
     pub(crate) sandbox: Sandbox,
     pub(crate) workspace: conjure_sandbox::OwnedWorkspace,
     pub(crate) data: DataDir,
-    pub(crate) _folder: TempDir,
+    pub(crate) _dir: TempDir,
 }
 
 pub(crate) async fn fixture() -> Fixture {
@@ -29,13 +29,13 @@ pub(crate) async fn fixture() -> Fixture {
 }
 
 pub(crate) async fn fixture_with(change: impl FnOnce(&mut ExecutionContext)) -> Fixture {
-    let folder = tempfile::tempdir().unwrap();
-    let data = DataDir::open(&folder.path().join("data")).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let data = DataDir::open(&dir.path().join("data")).unwrap();
     let workspace = data.workspace().unwrap();
     let mut context = ExecutionContext::new(workspace.path());
     change(&mut context);
     let sandbox = open(&data, &context).await.unwrap();
-    Fixture { sandbox, workspace, data, _folder: folder }
+    Fixture { sandbox, workspace, data, _dir: dir }
 }
 
 pub(crate) fn jail(data: &DataDir) -> Jail {
@@ -92,11 +92,9 @@ impl Fixture {
     }
 }
 
-pub(crate) fn names(folder: &Path) -> Vec<String> {
-    let mut names: Vec<_> = fs::read_dir(folder)
-        .unwrap()
-        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-        .collect();
+pub(crate) fn names(dir: &Path) -> Vec<String> {
+    let mut names: Vec<_> =
+        fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
     names.sort();
     names
 }

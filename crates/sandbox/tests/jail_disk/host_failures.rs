@@ -7,7 +7,7 @@ use std::process::Stdio;
 
 use conjure_sandbox::{
     Command, ContentDir, ContentItem, DataDir, ExecutionContext, Executor, SandboxError, SandboxErrorKind,
-    SharedFolder,
+    SharedDir,
 };
 use conjure_store::FileMode;
 use futures_util::{FutureExt as _, future};
@@ -26,7 +26,7 @@ async fn part_a_killed_host() {
     fs::write(named_workspace.path().join("file"), "kept").unwrap();
     named_workspace.keep().unwrap();
     let sandbox = open(&data, &ExecutionContext::new(workspace.path())).await.unwrap();
-    let fixture = Fixture { sandbox, workspace, data, _folder: tempfile::tempdir().unwrap() };
+    let fixture = Fixture { sandbox, workspace, data, _dir: tempfile::tempdir().unwrap() };
     fixture.install_content(fixture.tree("skill", &[("SKILL.md", "# Hello")])).await.unwrap();
     fixture.run("mkdir -m 000 closed; seq 100000").await;
     let mark = format!("{path}-sleeper");
@@ -45,11 +45,11 @@ async fn leftovers_of_a_killed_host_are_swept() {
     if test_parameters().is_some() {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("data");
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("data");
     let mut host = rerun(&[], "host_failures::part_a_killed_host", path.to_str().unwrap())
         // Its death must leave nothing in the temporary directory.
-        .env("TMPDIR", folder.path())
+        .env("TMPDIR", dir.path())
         .stdout(Stdio::piped())
         .spawn()
         .map(KillOnDrop)
@@ -84,7 +84,7 @@ async fn part_a_full_disk() {
     let skill = tempfile::tempdir().unwrap();
     fs::create_dir_all(skill.path().join("a/b")).unwrap();
     fs::write(skill.path().join("a/b/SKILL.md"), "# Hello").unwrap();
-    let shared = SharedFolder::new(skill.path(), "/mnt/skills/one");
+    let shared = SharedDir::new(skill.path(), "/mnt/skills/one");
     let mut steps = Vec::new();
     // One more file fits each time.
     for inodes in 1..200 {
@@ -111,16 +111,16 @@ async fn part_a_full_disk() {
     panic!("it never succeeds: {steps:?}");
 }
 
-async fn on_a_small_disk(path: &Path, shared: &SharedFolder) -> Result<(), SandboxError> {
+async fn on_a_small_disk(path: &Path, shared: &SharedDir) -> Result<(), SandboxError> {
     let data = DataDir::open(path)?;
     let result = in_a_small_data_dir(&data, shared).await;
-    for folder in ["sandboxes", "workspaces", "store/temporary"] {
-        assert_eq!(names(&path.join(folder)), [""; 0], "{result:?}");
+    for dir in ["sandboxes", "workspaces", "store/temporary"] {
+        assert_eq!(names(&path.join(dir)), [""; 0], "{result:?}");
     }
     result
 }
 
-async fn in_a_small_data_dir(data: &DataDir, shared: &SharedFolder) -> Result<(), SandboxError> {
+async fn in_a_small_data_dir(data: &DataDir, shared: &SharedDir) -> Result<(), SandboxError> {
     let workspace = data.workspace()?;
     let large = vec![b'x'; 64 * 1024];
     let read_only = vec![shared.clone()];
@@ -169,8 +169,8 @@ async fn a_full_disk_is_reported_at_every_step_and_leaves_nothing() {
         test_support::skip("only root may mount a small disk", "run the tests as root");
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("data");
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("data");
     fs::create_dir(&path).unwrap();
     // The mounts go with the namespace.
     let unshare = ["unshare", "--mount", "--propagation", "private"];

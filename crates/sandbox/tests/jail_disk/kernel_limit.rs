@@ -34,8 +34,8 @@ fn skip() {
 
 #[tokio::test]
 async fn the_kernel_enforces_the_limit_and_the_workspace_outlives_the_sandbox() {
-    let folder = tempfile::tempdir().unwrap();
-    let data = DataDir::open(&folder.path().join("data")).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let data = DataDir::open(&dir.path().join("data")).unwrap();
     let workspace = data.named_workspace("session").unwrap();
     let context = context(&workspace);
     if !is_root() || !can_loop() {
@@ -58,8 +58,8 @@ async fn the_kernel_enforces_the_limit_and_the_workspace_outlives_the_sandbox() 
     assert!(text(&outcome).contains("No space left") && text(&outcome).ends_with("on\n"), "{outcome:?}");
     let outcome = run("rm -f a b c d; i=0; while mkdir d$i 2> /dev/null; do i=$((i+1)); done; echo $i").await;
     let created: u64 = text(&outcome).trim().parse().unwrap();
-    assert!((350..=420).contains(&created), "{created} folders");
-    // Folders can be renamed into others, and files are seen by the host, whose they are.
+    assert!((350..=420).contains(&created), "{created} directories");
+    // Directories can be renamed into others, and files are seen by the host, whose they are.
     let outcome = run("rm -r d1?? && mv d1 d2/ && echo text > d2/d1/file && ls | wc -l && df -h .").await;
     assert_eq!(outcome.end, CommandEnd::Exited(0), "{}", text(&outcome));
     sandbox.cleanup().await;
@@ -84,8 +84,8 @@ async fn a_deleted_workspace_leaves_no_mount() {
         skip();
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
-    let data = DataDir::open(&folder.path().join("data")).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let data = DataDir::open(&dir.path().join("data")).unwrap();
     let workspace = data.workspace().unwrap();
     let path = workspace.path().to_owned();
     let sandbox = open(&data, &context(&path)).await.unwrap();
@@ -99,8 +99,8 @@ async fn a_deleted_workspace_leaves_no_mount() {
 /// A missing limit is reported.
 #[tokio::test]
 async fn an_unenforceable_kernel_limit_is_an_error() {
-    let folder = tempfile::tempdir().unwrap();
-    let data = DataDir::open(&folder.path().join("data")).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let data = DataDir::open(&dir.path().join("data")).unwrap();
     let own_dir = tempfile::tempdir().unwrap();
     assert_eq!(
         open(&data, &context(own_dir.path())).await.unwrap_err().kind(),

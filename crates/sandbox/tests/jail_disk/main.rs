@@ -1,4 +1,4 @@
-//! What a jail has on the disk: what it is given while it runs, its quota, its folders, a full disk, a host that is killed.
+//! What a jail has on the disk: what it is given while it runs, its quota, its directories, a full disk, a host that is killed.
 //!
 //! A test process that is root runs all of this a second time, as a user that owns nothing.
 
@@ -6,8 +6,8 @@
 
 mod content;
 mod data_dir;
+mod dirs;
 mod fixture;
-mod folders;
 mod host_failures;
 mod kernel_limit;
 mod quota;
@@ -31,9 +31,9 @@ fn the_suite_passes_for_an_unprivileged_host() {
         return;
     }
     // Where that user can reach it.
-    let folder = tempfile::tempdir().unwrap();
-    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
-    let program = folder.path().join("jail-disk");
+    let dir = tempfile::tempdir().unwrap();
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let program = dir.path().join("jail-disk");
     // By another process: what this one has open for writing, or a child forked just then, cannot be run.
     #[expect(clippy::disallowed_methods, reason = "a test runs itself")]
     let copied =

@@ -64,13 +64,13 @@ async fn exceeding_the_file_quota_ends_the_call_with_a_report_and_is_recoverable
     assert_eq!(fixture.bash("mkdir -p a/b/c && ls").await, "a\n");
 }
 
-/// In a folder of the user's own, what is there already is not the sandbox's.
+/// In a directory of the user's own, what is there already is not the sandbox's.
 #[tokio::test]
 async fn in_a_users_own_directory_only_additions_count() {
     let own_dir = tempfile::tempdir().unwrap();
     fs::write(own_dir.path().join("large"), vec![b'x'; 10 << 20]).unwrap();
-    let folder = tempfile::tempdir().unwrap();
-    let data = DataDir::open(&folder.path().join("data")).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let data = DataDir::open(&dir.path().join("data")).unwrap();
     let mut context = ExecutionContext::new(own_dir.path());
     small(&mut context);
     let sandbox = open(&data, &context).await.unwrap();
@@ -82,4 +82,4 @@ async fn in_a_users_own_directory_only_additions_count() {
 }
 
 // ---------------------------------------------------------------------------------------------------------------
-// Folders.
+// Directories.

@@ -21,9 +21,9 @@ async fn python(fixture: &Fixture, program: &str) -> CommandOutcome {
     fixture.run(&format!("exec /usr/bin/python3 - <<'END'\n{prelude}{program}\nEND")).await
 }
 
-/// The bytes that files directly in a folder take on the disk.
-fn used_bytes(folder: &Path) -> u64 {
-    fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().metadata().unwrap().blocks() * 512).sum()
+/// The bytes that files directly in a directory take on the disk.
+fn used_bytes(dir: &Path) -> u64 {
+    fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().metadata().unwrap().blocks() * 512).sum()
 }
 
 /// The attack is ended for what it takes: all that would have it continue for ever is in vain.

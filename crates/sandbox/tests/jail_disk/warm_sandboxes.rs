@@ -88,8 +88,8 @@ async fn warm_sandboxes_of_a_killed_host_are_swept_and_sessions_keep_their_files
     if test_parameters().is_some() {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path();
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path();
     let mut host =
         rerun(&[], "warm_sandboxes::part_a_killed_host_with_warm_sandboxes", path.to_str().unwrap())
             .env("TMPDIR", path)
@@ -102,8 +102,8 @@ async fn warm_sandboxes_of_a_killed_host_are_swept_and_sessions_keep_their_files
     drop(host);
     until("nothing of it runs", || bearing(path.to_str().unwrap()).is_empty()).await;
     let pool = DataDir::open(&path.join("pool")).unwrap();
-    for folder in ["sandboxes", "workspaces"] {
-        assert_eq!(names(&pool.path().join(folder)), [""; 0]);
+    for dir in ["sandboxes", "workspaces"] {
+        assert_eq!(names(&pool.path().join(dir)), [""; 0]);
     }
     let tenant = DataDir::open(&path.join("tenant")).unwrap();
     let workspace = tenant.named_workspace("ses_1").unwrap();

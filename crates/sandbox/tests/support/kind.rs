@@ -11,9 +11,9 @@ pub(crate) trait Kind {
     /// Makes sandboxes of this kind, for a host with the variables of [`host`].
     fn connector(&self) -> Box<dyn Connector>;
 
-    /// A folder for a session to work in.
+    /// A directory for a session to work in.
     fn workspace(&self) -> Workspace {
-        Workspace::Folder(tempfile::tempdir().unwrap())
+        Workspace::Dir(tempfile::tempdir().unwrap())
     }
 
     /// Whether what commands make is the host's while they run, and the other way; else it is when they are over.
@@ -37,7 +37,7 @@ pub(crate) trait Kind {
 
 /// A workspace directory that is removed on drop.
 pub(crate) enum Workspace {
-    Folder(TempDir),
+    Dir(TempDir),
     /// The session's own, in a data directory.
     Private(OwnedWorkspace),
 }
@@ -45,7 +45,7 @@ pub(crate) enum Workspace {
 impl Workspace {
     pub(crate) fn path(&self) -> &Path {
         match self {
-            Self::Folder(folder) => folder.path(),
+            Self::Dir(dir) => dir.path(),
             Self::Private(workspace) => workspace.path(),
         }
     }

@@ -15,14 +15,14 @@ pub(crate) struct Process {
 }
 
 pub(crate) fn processes() -> Vec<Process> {
-    let read = |folder: &Path| -> Option<Process> {
-        let pid = folder.file_name()?.to_str()?.parse().ok()?;
-        let stat = fs::read_to_string(folder.join("stat")).ok()?;
+    let read = |dir: &Path| -> Option<Process> {
+        let pid = dir.file_name()?.to_str()?.parse().ok()?;
+        let stat = fs::read_to_string(dir.join("stat")).ok()?;
         // The name stands in parentheses and may hold anything.
         let mut fields = stat.rsplit_once(") ")?.1.split(' ');
         let state = fields.next()?.chars().next()?;
         let parent = fields.next()?.parse().ok()?;
-        let arguments = fs::read(folder.join("cmdline")).ok()?;
+        let arguments = fs::read(dir.join("cmdline")).ok()?;
         let arguments = String::from_utf8_lossy(&arguments).replace('\0', " ");
         Some(Process { pid, parent, state, arguments })
     };
@@ -81,12 +81,12 @@ pub(crate) fn first_in_namespace(pid: i32) -> i32 {
     ancestors(pid).into_iter().find(|pid| is_first(*pid)).expect("it has a pid namespace")
 }
 
-/// The first processes of the sandboxes in which something of this folder is mounted.
-pub(crate) fn guests_in(folder: &Path) -> Vec<i32> {
-    let folder = folder.to_str().unwrap();
+/// The first processes of the sandboxes in which something of this directory is mounted.
+pub(crate) fn guests_in(dir: &Path) -> Vec<i32> {
+    let dir = dir.to_str().unwrap();
     let has_it = |pid: i32| {
         let mounts = fs::read_to_string(format!("/proc/{pid}/mountinfo")).unwrap_or_default();
-        mounts.contains(folder)
+        mounts.contains(dir)
     };
     let living = processes().into_iter().filter(|process| process.state != 'Z').map(|process| process.pid);
     living.filter(|pid| is_first(*pid) && has_it(*pid)).collect()
@@ -112,9 +112,9 @@ pub(crate) fn control_groups(part: &str) -> Vec<String> {
     control_groups_below(Path::new("/sys/fs/cgroup"), part)
 }
 
-fn control_groups_below(folder: &Path, part: &str) -> Vec<String> {
+fn control_groups_below(dir: &Path, part: &str) -> Vec<String> {
     let mut found = Vec::new();
-    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+    for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
         if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
             let name = entry.file_name().to_string_lossy().into_owned();
             if name.starts_with("conjure-") && name.contains(part) {

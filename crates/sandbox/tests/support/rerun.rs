@@ -19,15 +19,15 @@ pub(crate) fn rerun(prefix: &[&str], test: &str, parameters: &str) -> Command {
     program(&std::env::current_exe().unwrap(), prefix, test, parameters)
 }
 
-/// Like [`rerun`], with a copy of the program in `folder`, which another user can execute.
-pub(crate) fn rerun_copy(folder: &Path, test: &str, parameters: &str) -> Command {
-    program(&copied(folder), &[], test, parameters)
+/// Like [`rerun`], with a copy of the program in `dir`, which another user can execute.
+pub(crate) fn rerun_copy(dir: &Path, test: &str, parameters: &str) -> Command {
+    program(&copied(dir), &[], test, parameters)
 }
 
-/// Copies this program into `folder`.
+/// Copies this program into `dir`.
 #[expect(clippy::disallowed_methods, reason = "a test starts itself")]
-pub(crate) fn copied(folder: &Path) -> PathBuf {
-    let copy = folder.join("test");
+pub(crate) fn copied(dir: &Path) -> PathBuf {
+    let copy = dir.join("test");
     // `cp` copies it: a file that this process or a forked child has open for writing cannot be executed.
     let copied = Command::new("cp").arg(std::env::current_exe().unwrap()).arg(&copy).status();
     assert!(copied.unwrap().success());

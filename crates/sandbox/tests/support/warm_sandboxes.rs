@@ -10,21 +10,21 @@ use std::task::Poll;
 
 use conjure_sandbox::{
     Command, CommandEnd, Connector, ContentDir, ContentItem, DataDir, ExecutionContext, Executor, Sandbox,
-    SandboxError, SandboxErrorKind, SharedFolder, WarmSandbox, WarmSpec,
+    SandboxError, SandboxErrorKind, SharedDir, WarmSandbox, WarmSpec,
 };
 use conjure_store::FileMode;
 use tempfile::TempDir;
 
 use super::{PatientClock, bash_in, options, soon};
 
-/// Makes a connector whose folders lie there.
+/// Makes a connector whose directories lie there.
 type Make = dyn Fn(&DataDir) -> Box<dyn Connector>;
 
 /// The data directory of warm sandboxes, and those of tenants, on one file system; and a kind of sandbox.
 pub(crate) struct WarmSandboxFixture {
     make: Box<Make>,
     pub(crate) pool: DataDir,
-    folder: TempDir,
+    dir: TempDir,
 }
 
 /// A tenant's session, before it has a sandbox.
@@ -34,22 +34,22 @@ pub(crate) struct Tenant {
 }
 
 impl WarmSandboxFixture {
-    /// With sandboxes of connectors that have their folders there.
+    /// With sandboxes of connectors that have their directories there.
     pub(crate) fn of<C: Connector + 'static>(make: impl Fn(DataDir) -> C + 'static) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let pool = DataDir::open(&folder.path().join("pool")).unwrap();
-        Self { make: Box::new(move |data| Box::new(make(data.clone()))), pool, folder }
+        let dir = tempfile::tempdir().unwrap();
+        let pool = DataDir::open(&dir.path().join("pool")).unwrap();
+        Self { make: Box::new(move |data| Box::new(make(data.clone()))), pool, dir }
     }
 
     /// A tenant with a skill of its own, and a secret.
     pub(crate) fn tenant(&self, name: &str) -> Tenant {
-        let data = DataDir::open(&self.folder.path().join(name)).unwrap();
-        let skill = self.folder.path().join(format!("skill-of-{name}"));
+        let data = DataDir::open(&self.dir.path().join(name)).unwrap();
+        let skill = self.dir.path().join(format!("skill-of-{name}"));
         fs::create_dir_all(&skill).unwrap();
         fs::write(skill.join("SKILL.md"), format!("canary of {name}")).unwrap();
         let workspace = data.named_workspace("ses_1").unwrap();
         let mut context = ExecutionContext::new(workspace);
-        context.read_only = vec![SharedFolder::new(skill, format!("/mnt/skills/{name}"))];
+        context.read_only = vec![SharedDir::new(skill, format!("/mnt/skills/{name}"))];
         context.environment = [("CANARY".to_owned(), format!("canary of {name}"))].into();
         Tenant { data, context }
     }
@@ -82,8 +82,8 @@ impl WarmSandboxFixture {
 
     /// The files of warm sandboxes on the disk.
     pub(crate) fn leftovers(&self) -> Vec<String> {
-        let folders = ["sandboxes", "workspaces"].map(|name| self.pool.path().join(name));
-        let names = folders.iter().flat_map(|folder| fs::read_dir(folder).unwrap());
+        let dirs = ["sandboxes", "workspaces"].map(|name| self.pool.path().join(name));
+        let names = dirs.iter().flat_map(|dir| fs::read_dir(dir).unwrap());
         names.map(|entry| entry.unwrap().path().display().to_string()).collect()
     }
 }
@@ -190,7 +190,7 @@ pub(crate) async fn unsupported_uses_of_a_warm_sandbox_are_rejected_harmlessly(f
         &|context| context.workspace = own_dir.path().to_owned(),
         &|context| context.allowed_paths = vec![own_dir.path().to_owned()],
         &|context| context.limits = context.limits.with_processes(77).unwrap(),
-        &|context| context.read_only = vec![SharedFolder::new(own_dir.path(), "/data")],
+        &|context| context.read_only = vec![SharedDir::new(own_dir.path(), "/data")],
     ];
     for (number, change) in changes.iter().enumerate() {
         let mut context = tenant.context.clone();

@@ -99,7 +99,7 @@ struct Row {
     secret: Digest,
 }
 
-/// The API keys of a data folder.
+/// The API keys of a data directory.
 ///
 /// ```
 /// # use std::sync::Arc;

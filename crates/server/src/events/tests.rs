@@ -20,8 +20,8 @@ fn root() -> PathBuf {
 
 /// The events of the recorded conversations that pin the form, in which each kind occurs.
 fn recorded_events() -> Vec<SessionEvent> {
-    let folder = fs::read_dir(root().join("crates/conversation/tests/golden")).unwrap();
-    let mut files: Vec<PathBuf> = folder.map(|entry| entry.unwrap().path()).collect();
+    let dir = fs::read_dir(root().join("crates/conversation/tests/golden")).unwrap();
+    let mut files: Vec<PathBuf> = dir.map(|entry| entry.unwrap().path()).collect();
     files.sort();
     let mut events = Vec::new();
     for file in files {

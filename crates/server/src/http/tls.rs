@@ -169,18 +169,17 @@ mod tests {
         (pem("CERTIFICATE", cert.der()), pem("PRIVATE KEY", &signing_key.serialize_der()))
     }
 
-    /// What is told of these two files, after the name of their folder.
+    /// What is told of these two files, after the name of their directory.
     fn check(certificate: Option<&str>, key: Option<&str>) -> Result<(), String> {
-        let folder = tempfile::tempdir().unwrap();
-        let paths = [folder.path().join("cert.pem"), folder.path().join("key.pem")];
+        let dir = tempfile::tempdir().unwrap();
+        let paths = [dir.path().join("cert.pem"), dir.path().join("key.pem")];
         for (path, text) in paths.iter().zip([certificate, key]) {
             if let Some(text) = text {
                 std::fs::write(path, text).unwrap();
             }
         }
         let read = TlsCertificate::from_files(&paths[0], &paths[1]);
-        read.map(|_| ())
-            .map_err(|error| error.to_string().replace(&format!("{}/", folder.path().display()), ""))
+        read.map(|_| ()).map_err(|error| error.to_string().replace(&format!("{}/", dir.path().display()), ""))
     }
 
     #[test]
@@ -218,9 +217,9 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_handshake_has_a_time_limit() {
-        let folder = tempfile::tempdir().unwrap();
+        let dir = tempfile::tempdir().unwrap();
         let (cert, key) = certified();
-        let paths = [folder.path().join("cert.pem"), folder.path().join("key.pem")];
+        let paths = [dir.path().join("cert.pem"), dir.path().join("key.pem")];
         std::fs::write(&paths[0], cert).unwrap();
         std::fs::write(&paths[1], key).unwrap();
         let tls = Tls::new(TlsCertificate::from_files(&paths[0], &paths[1]).unwrap());

@@ -52,7 +52,7 @@ impl<'r> AgentParts<'r> {
             }
             SkillKind::Anthropic => Err(format!(
                 "this server has no skill `{0}` of the vendor's; set `{0}` in `[serve.skills]` of its configuration to the \
-                 folder of the skill",
+                 directory of the skill",
                 skill.skill_id
             )),
             SkillKind::Custom => self.custom_skill(skill).await.map_err(|error| error.to_string()),

@@ -41,32 +41,32 @@ pub(crate) fn package(files: Vec<UploadedFile>) -> Result<SkillPackage, String> 
                 package.and_then(|package| package.extract(None)).map_err(|error| failed(&error))?;
             packed(unpacked.path())
         }
-        Ok(files) => from_folder(&files),
-        Err(files) => from_folder(&files),
+        Ok(files) => from_dir(&files),
+        Err(files) => from_dir(&files),
     }
 }
 
-fn from_folder(files: &[UploadedFile]) -> Result<SkillPackage, String> {
-    let folder = tempfile::tempdir().map_err(|error| format!("files: they cannot be written: {error}"))?;
+fn from_dir(files: &[UploadedFile]) -> Result<SkillPackage, String> {
+    let dir = tempfile::tempdir().map_err(|error| format!("files: they cannot be written: {error}"))?;
     let mut top: Option<&str> = None;
     for file in files {
         let (first, _) = checked(&file.path)?;
         match top {
             Some(top) if top != first => {
                 return Err(format!(
-                    "files: `{}` is not in the folder `{top}` of the others; upload the files of one folder",
+                    "files: `{}` is not in the directory `{top}` of the others; upload the files of one directory",
                     file.path.escape_debug()
                 ));
             }
             _ => top = Some(first),
         }
-        write(&folder.path().join(&file.path), &file.bytes)
+        write(&dir.path().join(&file.path), &file.bytes)
             .map_err(|error| format!("files: `{}` cannot be written: {error}", file.path.escape_debug()))?;
     }
     let top = top.ok_or(
-        "files: the field is missing; upload the files of a folder with a `SKILL.md`, or a zip of it",
+        "files: the field is missing; upload the files of a directory with a `SKILL.md`, or a zip of it",
     )?;
-    packed(&folder.path().join(top))
+    packed(&dir.path().join(top))
 }
 
 /// Splits a path into its first component and the rest. Fails unless the path is a plain relative path of a file below a directory.
@@ -77,8 +77,8 @@ fn checked(path: &str) -> Result<(&str, &str), String> {
     let fits = path.len() <= MAX_PATH && path.split('/').count() <= MAX_DEPTH;
     path.split_once('/').filter(|_| is_plain && fits).ok_or_else(|| {
         format!(
-            "files: `{}` is not the path of a file in a folder; name each file as `NAME/SKILL.md`, without `..`, `\\` and \
-             control characters, in at most {MAX_DEPTH} folders",
+            "files: `{}` is not the path of a file in a directory; name each file as `NAME/SKILL.md`, without `..`, `\\` and \
+             control characters, in at most {MAX_DEPTH} directories",
             path.escape_debug()
         )
     })
@@ -93,11 +93,11 @@ fn write(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     OpenOptions::new().write(true).create_new(true).mode(mode).open(path)?.write_all(bytes)
 }
 
-fn packed(folder: &Path) -> Result<SkillPackage, String> {
+fn packed(dir: &Path) -> Result<SkillPackage, String> {
     let mut bytes = Vec::new();
-    let report = pack(folder, &mut bytes, PackageLimits::default()).map_err(|error| {
+    let report = pack(dir, &mut bytes, PackageLimits::default()).map_err(|error| {
         // Removes the private directory from the message, because it means nothing to the client.
-        let parent = folder.parent().unwrap_or(folder).display().to_string();
+        let parent = dir.parent().unwrap_or(dir).display().to_string();
         format!("files: the skill is not valid: {}", error.to_string().replace(&format!("{parent}/"), ""))
     })?;
     Ok(SkillPackage {
@@ -118,17 +118,17 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_and_its_archive_make_the_same_package() {
-        let folder =
+    fn a_directory_and_its_archive_make_the_same_package() {
+        let dir =
             package(vec![file("greeter/SKILL.md", SKILL.as_bytes()), file("greeter/run.sh", b"#!/bin/sh\n")])
                 .unwrap();
-        assert_eq!((folder.name.as_str(), folder.description.as_str()), ("greeter", "Greets people"));
-        let archive = package(vec![file("greeter.zip", &folder.bytes)]).unwrap();
-        assert_eq!(archive.bytes, folder.bytes);
+        assert_eq!((dir.name.as_str(), dir.description.as_str()), ("greeter", "Greets people"));
+        let archive = package(vec![file("greeter.zip", &dir.bytes)]).unwrap();
+        assert_eq!(archive.bytes, dir.bytes);
     }
 
     #[test]
-    fn what_leaves_its_folder_is_refused() {
+    fn what_leaves_its_directory_is_refused() {
         for path in [
             "SKILL.md",
             "/greeter/SKILL.md",
@@ -138,10 +138,10 @@ mod tests {
             "a/\n",
         ] {
             let error = package(vec![file(path, SKILL.as_bytes())]).err().unwrap();
-            assert!(error.contains("is not the path of a file in a folder"), "{path}: {error}");
+            assert!(error.contains("is not the path of a file in a directory"), "{path}: {error}");
         }
         let two = vec![file("greeter/SKILL.md", SKILL.as_bytes()), file("other/a", b"")];
-        assert!(package(two).err().unwrap().contains("`other/a` is not in the folder `greeter`"));
+        assert!(package(two).err().unwrap().contains("`other/a` is not in the directory `greeter`"));
         let twice = vec![file("greeter/SKILL.md", SKILL.as_bytes()), file("greeter/SKILL.md", b"")];
         assert!(package(twice).err().unwrap().contains("cannot be written"));
         assert!(package(Vec::new()).err().unwrap().contains("the field is missing"));
@@ -159,7 +159,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn any_path_is_taken_below_its_folder_or_refused(path in "[a-z./\\\\ \\x00-\\x1fä]{0,24}") {
+        fn any_path_is_taken_below_its_directory_or_refused(path in "[a-z./\\\\ \\x00-\\x1fä]{0,24}") {
             if let Ok(package) = package(vec![file("greeter/SKILL.md", SKILL.as_bytes()), file(&path, b"")]) {
                 let package = Package::from_bytes(package.bytes, "greeter.zip", PackageLimits::default()).unwrap();
                 let unpacked = package.extract(None).unwrap();

@@ -43,13 +43,13 @@ pub(super) async fn load_skills(
 }
 
 async fn configured(state: &ServerState, skill: &AgentSkill) -> Result<Result<Skill, String>, ApiError> {
-    let Some(folder) = state.settings.get().skills.get(&skill.skill_id).cloned() else {
+    let Some(dir) = state.settings.get().skills.get(&skill.skill_id).cloned() else {
         return Ok(Err(format!(
-            "`{0}` is not in `[serve.skills]` any more; set it to the skill's folder",
+            "`{0}` is not in `[serve.skills]` any more; set it to the skill's directory",
             skill.skill_id
         )));
     };
-    loading(move || Skill::load(Path::new(&folder), Mode::Lenient).map_err(|error| error.to_string())).await
+    loading(move || Skill::load(Path::new(&dir), Mode::Lenient).map_err(|error| error.to_string())).await
 }
 
 async fn uploaded(

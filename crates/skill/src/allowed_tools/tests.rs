@@ -143,8 +143,8 @@ fn paths_match_segment_by_segment() {
 fn hostile_patterns_match_in_bounded_time() {
     let stars = "*a".repeat(400);
     matches(&format!("Read({stars})"), &"a".repeat(4000), true);
-    let folders = "**/a/".repeat(150);
-    matches(&format!("Read({folders}b)"), &"a/".repeat(2000), false);
+    let dirs = "**/a/".repeat(150);
+    matches(&format!("Read({dirs}b)"), &"a/".repeat(2000), false);
 }
 
 proptest! {

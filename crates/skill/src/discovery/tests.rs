@@ -7,8 +7,8 @@ use super::*;
 use crate::scan::test_as_nobody;
 use crate::{LinkPolicy, discover, load_all};
 
-/// A folder with skills at these paths; each is named as its folder.
-fn folder_with(skills: &[&str]) -> TempDir {
+/// A directory with skills at these paths; each is named as its directory.
+fn dir_with(skills: &[&str]) -> TempDir {
     let temp = tempfile::tempdir().unwrap();
     for path in skills {
         write_skill(temp.path(), path, "d");
@@ -17,11 +17,10 @@ fn folder_with(skills: &[&str]) -> TempDir {
 }
 
 fn write_skill(root: &Path, path: &str, description: &str) {
-    let folder = root.join(path);
-    fs::create_dir_all(&folder).unwrap();
-    let name = folder.file_name().unwrap().to_str().unwrap();
-    fs::write(folder.join("SKILL.md"), format!("---\nname: {name}\ndescription: {description}\n---\n"))
-        .unwrap();
+    let dir = root.join(path);
+    fs::create_dir_all(&dir).unwrap();
+    let name = dir.file_name().unwrap().to_str().unwrap();
+    fs::write(dir.join("SKILL.md"), format!("---\nname: {name}\ndescription: {description}\n---\n")).unwrap();
 }
 
 fn find_in(path: &Path) -> Discovery {
@@ -38,24 +37,24 @@ fn rules(discovery: &Discovery) -> Vec<RuleId> {
 
 #[test]
 fn skills_are_found_at_every_level_in_the_order_of_paths() {
-    let temp = folder_with(&["b", "a", "group/sub/c", "a/nested", ".git/x", "node_modules/y", ".hidden/z"]);
+    let temp = dir_with(&["b", "a", "group/sub/c", "a/nested", ".git/x", "node_modules/y", ".hidden/z"]);
     let found = find_in(temp.path());
     assert_eq!(names(&found), ["z", "a", "b", "c"]);
     assert_eq!(found.diagnostics, []);
-    let folders = scan_directory(temp.path(), DiscoveryLimits::default()).unwrap();
+    let dirs = scan_directory(temp.path(), DiscoveryLimits::default()).unwrap();
     let roots: Vec<_> = found.skills.iter().map(|skill| skill.root_dir().to_owned()).collect();
-    assert_eq!(folders, roots);
+    assert_eq!(dirs, roots);
 }
 
 #[test]
 fn the_scope_itself_may_be_a_skill() {
-    let temp = folder_with(&["only"]);
+    let temp = dir_with(&["only"]);
     assert_eq!(names(&find_in(&temp.path().join("only"))), ["only"]);
 }
 
 #[test]
 fn an_invalid_skill_among_valid_ones_is_a_diagnostic() {
-    let temp = folder_with(&["a", "b"]);
+    let temp = dir_with(&["a", "b"]);
     for (name, content) in
         [("x", &b"no frontmatter"[..]), ("y", b"---\nname: \xff\n---\n"), ("z", b"---\nname: z\n---\n")]
     {
@@ -74,7 +73,7 @@ fn an_invalid_skill_among_valid_ones_is_a_diagnostic() {
 
 #[test]
 fn the_higher_ranked_of_two_equal_names_is_kept() {
-    let (project, user) = (folder_with(&["a", "sub/b", "b"]), folder_with(&["a", "c"]));
+    let (project, user) = (dir_with(&["a", "sub/b", "b"]), dir_with(&["a", "c"]));
     let scopes = [
         Scope { path: user.path().to_owned(), kind: ScopeKind::User, trust: Trust::Trusted },
         Scope { path: project.path().to_owned(), kind: ScopeKind::Project, trust: Trust::Trusted },
@@ -92,7 +91,7 @@ fn the_higher_ranked_of_two_equal_names_is_kept() {
 
 #[test]
 fn an_untrusted_scope_is_not_loaded() {
-    let temp = folder_with(&["a"]);
+    let temp = dir_with(&["a"]);
     let scope = Scope { path: temp.path().to_owned(), kind: ScopeKind::Project, trust: Trust::Untrusted };
     let found = discover(&[scope], DiscoveryLimits::default(), Mode::Lenient);
     assert_eq!((names(&found), rules(&found)), (vec![], vec![RuleId::ScopeUntrusted]));
@@ -100,7 +99,7 @@ fn an_untrusted_scope_is_not_loaded() {
 
 #[test]
 fn a_missing_scope_is_an_error_when_it_was_named() {
-    let temp = folder_with(&[]);
+    let temp = dir_with(&[]);
     let absent = temp.path().join("absent");
     assert_eq!(rules(&find_in(&absent)), [RuleId::PathMissing]);
     let scope = Scope { kind: ScopeKind::User, ..Scope::named(&absent) };
@@ -115,7 +114,7 @@ fn a_missing_scope_is_an_error_when_it_was_named() {
 
 #[test]
 fn links_are_followed_once_and_loops_are_detected() {
-    let (temp, elsewhere) = (folder_with(&["a", "group/b"]), folder_with(&["c", "deep/d"]));
+    let (temp, elsewhere) = (dir_with(&["a", "group/b"]), dir_with(&["c", "deep/d"]));
     symlink(temp.path(), temp.path().join("circle")).unwrap();
     symlink("self", temp.path().join("self")).unwrap();
     symlink("group", temp.path().join("again")).unwrap();
@@ -131,7 +130,7 @@ fn links_are_followed_once_and_loops_are_detected() {
 
 #[test]
 fn forbidden_links_out_of_a_scope_are_not_followed_and_are_reported() {
-    let (temp, elsewhere) = (folder_with(&["group/b"]), folder_with(&["c", "deep/d"]));
+    let (temp, elsewhere) = (dir_with(&["group/b"]), dir_with(&["c", "deep/d"]));
     symlink("group", temp.path().join("again")).unwrap();
     symlink(elsewhere.path().join("c"), temp.path().join("c")).unwrap();
     symlink(elsewhere.path(), temp.path().join("group/elsewhere")).unwrap();
@@ -147,7 +146,7 @@ fn forbidden_links_out_of_a_scope_are_not_followed_and_are_reported() {
 
 #[test]
 fn limits_drop_the_deepest_entries_with_a_diagnostic() {
-    let temp = folder_with(&["1/2/3/deep", "1/near"]);
+    let temp = dir_with(&["1/2/3/deep", "1/near"]);
     let within = |depth, directories| {
         discover(
             &[Scope::named(temp.path())],
@@ -167,7 +166,7 @@ fn unreadable_directories_are_reported_and_hide_no_other_skill() {
     test_as_nobody::check(
         "discovery::tests::unreadable_directories_are_reported_and_hide_no_other_skill",
         || {
-            let (temp, elsewhere) = (folder_with(&["a", "locked/b", "shut/c"]), folder_with(&["deep/d"]));
+            let (temp, elsewhere) = (dir_with(&["a", "locked/b", "shut/c"]), dir_with(&["deep/d"]));
             symlink(elsewhere.path().join("deep/d"), temp.path().join("d")).unwrap();
             let root = temp.path().canonicalize().unwrap();
             let locked = [
@@ -194,7 +193,7 @@ fn unreadable_directories_are_reported_and_hide_no_other_skill() {
 #[test]
 fn many_skills_are_loaded_by_several_threads_in_order() {
     let many: Vec<String> = (0..300).map(|index| format!("s{index:03}")).collect();
-    let temp = folder_with(&many.iter().map(String::as_str).collect::<Vec<_>>());
+    let temp = dir_with(&many.iter().map(String::as_str).collect::<Vec<_>>());
     let found = find_in(temp.path());
     assert_eq!(names(&found), many);
 }

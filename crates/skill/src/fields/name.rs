@@ -12,14 +12,14 @@ use crate::diagnostic::RuleId;
 /// The maximum number of code points of a valid name.
 pub const MAX_NAME_CHARS: usize = 64;
 
-/// The maximum length of any name in bytes, including lenient names. It is a folder's name in a sandbox.
+/// The maximum length of any name in bytes, including lenient names. It is a directory's name in a sandbox.
 const MAX_NAME_BYTES: usize = 255;
 
 /// A skill's name, in Unicode's NFKC form.
 ///
 /// [`SkillName::new`] follows the format's rules: 1 to 64 code points, lowercase letters and digits of any script,
 /// and single hyphens between them. A leniently loaded skill may have another name, but only one that can name a
-/// folder (see [`SkillName::lenient`]).
+/// directory (see [`SkillName::lenient`]).
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct SkillName(String);
@@ -39,7 +39,7 @@ impl SkillName {
     ///
     /// # Errors
     /// When the text is blank, longer than 255 bytes, `.` or `..`, or has a slash or a control character. Such a name
-    /// cannot be a folder's, and cannot stand in one line of a prompt.
+    /// cannot be a directory's, and cannot stand in one line of a prompt.
     pub fn lenient(text: impl AsRef<str>) -> Result<(Self, Vec<NameProblem>), SkillNameError> {
         let name = normalised(text.as_ref()).into_owned();
         if name.is_empty() {
@@ -128,8 +128,8 @@ pub enum NameProblem {
         /// The name, in NFKC form.
         name: String,
     },
-    /// It cannot be the name of a folder, so it is refused even in lenient mode.
-    #[error("skill name '{}' cannot be the name of a folder", name.escape_debug())]
+    /// It cannot be the name of a directory, so it is refused even in lenient mode.
+    #[error("skill name '{}' cannot be the name of a directory", name.escape_debug())]
     Unsafe {
         /// The name, in NFKC form.
         name: String,

@@ -25,12 +25,12 @@ const FIELDS: [&str; 6] = ["allowed-tools", "compatibility", "description", "lic
 /// The position of a missing field.
 const START: Mark = Mark { line: 1, column: 1 };
 
-/// The expected name of a skill: that of its folder.
+/// The expected name of a skill: that of its directory.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum ExpectedName<'a> {
     /// The text comes from no file.
     Unknown,
-    /// The last segment of the folder's path.
+    /// The last segment of the directory's path.
     Named(&'a str),
 }
 
@@ -49,7 +49,7 @@ pub(crate) fn deceptive_chars(place: &str, text: &str) -> Option<String> {
 pub(super) fn check(
     root: Node,
     mode: Mode,
-    folder: ExpectedName<'_>,
+    dir: ExpectedName<'_>,
     findings: &mut Findings<'_>,
 ) -> Option<Frontmatter> {
     let mut rules = FieldRules { mode, findings };
@@ -71,7 +71,7 @@ pub(super) fn check(
         }
     }
     rules.unknown_fields(unknown);
-    let name = rules.name(fields.name, folder);
+    let name = rules.name(fields.name, dir);
     let description = rules.description(fields.description);
     let compatibility = rules.compatibility(fields.compatibility);
     let license = rules.text("license", fields.license);
@@ -150,10 +150,10 @@ impl FieldRules<'_, '_> {
         }
     }
 
-    fn name(&mut self, node: Option<Node>, folder: ExpectedName<'_>) -> Option<SkillName> {
+    fn name(&mut self, node: Option<Node>, dir: ExpectedName<'_>) -> Option<SkillName> {
         let Some(node) = node else {
             let message = "Missing required field in frontmatter: name";
-            return self.use_directory_name(RuleId::NameMissing, message, START, folder);
+            return self.use_directory_name(RuleId::NameMissing, message, START, dir);
         };
         let mark = node.mark;
         let text = match node.as_text() {
@@ -163,7 +163,7 @@ impl FieldRules<'_, '_> {
                     RuleId::NameEmpty,
                     &NameProblem::Empty.to_string(),
                     mark,
-                    folder,
+                    dir,
                 );
             }
         };
@@ -179,31 +179,31 @@ impl FieldRules<'_, '_> {
             let severity = if name.is_some() { self.severity() } else { Severity::Error };
             self.add(problem.rule(), severity, problem.to_string(), mark);
         }
-        if let ExpectedName::Named(folder) = folder {
+        if let ExpectedName::Named(dir) = dir {
             let normal = name::normalised(text);
-            if name::nfkc(folder) != normal {
-                let message = format!("Directory name '{folder}' must match skill name '{normal}'");
+            if name::nfkc(dir) != normal {
+                let message = format!("Directory name '{dir}' must match skill name '{normal}'");
                 self.add(RuleId::NameDirectoryMismatch, self.severity(), message, mark);
             }
         }
         name
     }
 
-    /// A lenient reader uses the folder's name if the file has none.
+    /// A lenient reader uses the directory's name if the file has none.
     fn use_directory_name(
         &mut self,
         rule: RuleId,
         message: &str,
         mark: Mark,
-        folder: ExpectedName<'_>,
+        dir: ExpectedName<'_>,
     ) -> Option<SkillName> {
-        let name = match (self.mode, folder) {
-            (Mode::Lenient, ExpectedName::Named(folder)) => SkillName::lenient(folder).ok(),
+        let name = match (self.mode, dir) {
+            (Mode::Lenient, ExpectedName::Named(dir)) => SkillName::lenient(dir).ok(),
             _ => None,
         };
         match &name {
             Some((name, _)) => {
-                let message = format!("{message}; took the folder's, `{name}`");
+                let message = format!("{message}; took the directory's, `{name}`");
                 self.add(rule, Severity::Warning, message, mark);
             }
             None => self.error(rule, message, mark),

@@ -12,7 +12,7 @@ use crate::manifest::{self, SIDECAR_FILE};
 use crate::yaml::{self, Node};
 
 impl Frontmatter {
-    /// Parses the content of a `SKILL.md`. The findings have no path. The name is not compared with the folder's
+    /// Parses the content of a `SKILL.md`. The findings have no path. The name is not compared with the directory's
     /// name; [`Skill::load`](crate::Skill::load) does that.
     ///
     /// ```
@@ -35,11 +35,11 @@ impl Frontmatter {
         Ok(Document { frontmatter, body, diagnostics })
     }
 
-    /// Parses a file in a folder. The content may be truncated after the second fence, and then the body is, too.
+    /// Parses a file in a directory. The content may be truncated after the second fence, and then the body is, too.
     pub(crate) fn parse_in(
         content: &str,
         mode: Mode,
-        folder: ExpectedName<'_>,
+        dir: ExpectedName<'_>,
     ) -> Result<(Self, String, Vec<Diagnostic>), FrontmatterError> {
         let content = unix_lines(content);
         let mut findings = Vec::new();
@@ -53,7 +53,7 @@ impl Frontmatter {
             }
         };
         let mut frontmatter =
-            check::check(root, mode, folder, &mut Findings { fence_line: fence.line, list: &mut findings });
+            check::check(root, mode, dir, &mut Findings { fence_line: fence.line, list: &mut findings });
         findings.extend(sidecar_hint(&fence, mode));
         if let Some(frontmatter) =
             frontmatter.as_mut().filter(|_| mode == Mode::Lenient && has_manifest(&fence))

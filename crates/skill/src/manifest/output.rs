@@ -160,7 +160,7 @@ impl OutputPattern {
     }
 
     /// Whether a file matches. `path` is relative to the base. In the pattern, `*` and `?` match within a name,
-    /// and `**` matches any folders. A name with other special characters matches only itself.
+    /// and `**` matches any directories. A name with other special characters matches only itself.
     ///
     /// # Errors
     /// As for [`OutputPattern::expand`].

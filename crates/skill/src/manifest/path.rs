@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PathBase {
-    /// The folder of `SKILL.md`.
+    /// The directory of `SKILL.md`.
     SkillRoot,
     /// The root of the Git repository that the workspace lies in, else the workspace.
     RepoRoot,

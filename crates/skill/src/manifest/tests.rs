@@ -37,11 +37,11 @@ fn fixture(place: &str) -> Skill {
 /// A skill with this frontmatter and perhaps a manifest beside it.
 fn skill(frontmatter: &str, sidecar: Option<&str>) -> tempfile::TempDir {
     let temp = tempfile::tempdir().unwrap();
-    let folder = temp.path().join("a");
-    fs::create_dir(&folder).unwrap();
-    fs::write(folder.join("SKILL.md"), format!("---\nname: a\ndescription: d\n{frontmatter}---\n")).unwrap();
+    let dir = temp.path().join("a");
+    fs::create_dir(&dir).unwrap();
+    fs::write(dir.join("SKILL.md"), format!("---\nname: a\ndescription: d\n{frontmatter}---\n")).unwrap();
     if let Some(sidecar) = sidecar {
-        fs::write(folder.join(SIDECAR_FILE), sidecar).unwrap();
+        fs::write(dir.join(SIDECAR_FILE), sidecar).unwrap();
     }
     temp
 }
@@ -261,10 +261,10 @@ fn a_skill_with_an_unreliable_manifest_is_not_loaded() {
 #[test]
 fn the_digest_covers_the_manifest() {
     let temp = skill("", Some("manifest_version: \"1.0\"\n"));
-    let folder = temp.path().join("a");
-    let loaded = Skill::load(&folder, Mode::Strict).unwrap();
+    let dir = temp.path().join("a");
+    let loaded = Skill::load(&dir, Mode::Strict).unwrap();
     let before = loaded.digest().unwrap();
-    fs::write(folder.join(SIDECAR_FILE), "manifest_version: \"1.0\"\nsensitive: true\n").unwrap();
+    fs::write(dir.join(SIDECAR_FILE), "manifest_version: \"1.0\"\nsensitive: true\n").unwrap();
     assert_ne!(loaded.digest().unwrap(), before);
 }
 

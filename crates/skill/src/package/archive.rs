@@ -50,13 +50,13 @@ pub(crate) enum Method {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ZipEntryKind {
     File,
-    Folder,
+    Dir,
 }
 
 /// One validated entry, according to both of its headers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ZipEntry {
-    /// Its path, without the final slash of a folder. Not validated yet.
+    /// Its path, without the final slash of a directory. Not validated yet.
     pub(crate) path: Box<str>,
     pub(crate) kind: ZipEntryKind,
     pub(crate) method: Method,
@@ -246,7 +246,7 @@ impl<'a> CentralHeader<'a> {
         Ok(self)
     }
 
-    /// The name for messages, without the final slash of a folder.
+    /// The name for messages, without the final slash of a directory.
     fn display_name(&self) -> Box<str> {
         String::from_utf8_lossy(self.name.strip_suffix(b"/").unwrap_or(self.name)).into()
     }
@@ -306,23 +306,23 @@ impl<'a> CentralHeader<'a> {
         }
         let name = std::str::from_utf8(self.name).map_err(|_| PackageProblem::Encoding)?;
         let (path, by_name) = match name.strip_suffix('/') {
-            Some(path) => (path, ZipEntryKind::Folder),
+            Some(path) => (path, ZipEntryKind::Dir),
             None => (name, ZipEntryKind::File),
         };
         // Readers use these bits, whichever system the entry declares.
         let by_mode = match (self.attributes >> 16) & FILE_TYPE {
             0 if self.attributes & DOS_DIRECTORY == 0 => by_name,
-            0 | DIRECTORY => ZipEntryKind::Folder,
+            0 | DIRECTORY => ZipEntryKind::Dir,
             REGULAR => ZipEntryKind::File,
             LINK => return Err(PackageProblem::Link),
             _ => return Err(PackageProblem::SpecialFile),
         };
-        if by_mode != by_name || (by_name == ZipEntryKind::Folder && self.size != 0) {
-            return Err(PackageProblem::FileAndFolder);
+        if by_mode != by_name || (by_name == ZipEntryKind::Dir && self.size != 0) {
+            return Err(PackageProblem::FileAndDir);
         }
         // No reader uses these fields, so hidden data would go unnoticed.
-        if by_name == ZipEntryKind::Folder && (self.compressed != 0 || self.crc != 0) {
-            return Err(inconsistent("it is a folder and holds bytes"));
+        if by_name == ZipEntryKind::Dir && (self.compressed != 0 || self.crc != 0) {
+            return Err(inconsistent("it is a directory and holds bytes"));
         }
         Ok((path.into(), by_name))
     }

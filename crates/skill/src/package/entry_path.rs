@@ -13,7 +13,7 @@ const MAX_SEGMENT_BYTES: usize = 255;
 /// Device names on Windows, with any extension.
 const DEVICES: [&str; 6] = ["CON", "PRN", "AUX", "NUL", "CONIN$", "CONOUT$"];
 
-/// Checks the path of an entry, without the final slash of a folder.
+/// Checks the path of an entry, without the final slash of a directory.
 pub(crate) fn check(path: &str, limits: &PackageLimits) -> Result<(), PackageProblem> {
     let refused = |reason| Err(PackageProblem::UnsafePath { reason });
     if path.len() > limits.path_bytes {
@@ -27,7 +27,7 @@ pub(crate) fn check(path: &str, limits: &PackageLimits) -> Result<(), PackagePro
         return refused("it is absolute");
     }
     if path.contains('\\') {
-        return refused("it has a backslash, which separates folders on Windows");
+        return refused("it has a backslash, which separates directories on Windows");
     }
     if path.split('/').count() > limits.path_depth {
         let limit = limits.path_depth as u64;

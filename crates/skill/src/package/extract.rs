@@ -1,8 +1,8 @@
-//! Unpacks a package into a private folder.
+//! Unpacks a package into a private directory.
 //!
-//! State: one folder on disk for each [`UnpackedPackage`], beneath the system's temporary folder or one that the
+//! State: one directory on disk for each [`UnpackedPackage`], beneath the system's temporary directory or one that the
 //! embedder chooses. The last clone of its handle removes it, as does a failure. A killed process leaves its
-//! folders behind, named `conjure-skill-…`. Nothing reads them again.
+//! directories behind, named `conjure-skill-…`. Nothing reads them again.
 
 use std::fs::Permissions;
 use std::io::Write as _;
@@ -23,26 +23,26 @@ const PREFIX: &str = "conjure-skill-";
 const OWNER_ONLY: u32 = 0o700;
 const ANY_EXECUTE: u32 = 0o111;
 
-/// A package that was unpacked into a private folder. Cloning is cheap. The last clone removes the folder.
+/// A package that was unpacked into a private directory. Cloning is cheap. The last clone removes the directory.
 #[derive(Debug, Clone)]
 pub struct UnpackedPackage {
     origin: PackageOrigin,
-    folder: PathBuf,
+    dir: PathBuf,
 }
 
 impl UnpackedPackage {
-    /// The skill's folder: absolute, resolved, and named like the skill.
+    /// The skill's directory: absolute, resolved, and named like the skill.
     #[must_use]
     pub fn path(&self) -> &Path {
-        &self.folder
+        &self.dir
     }
 
-    /// Loads the skill in it. The skill keeps the folder, too.
+    /// Loads the skill in it. The skill keeps the directory, too.
     ///
     /// # Errors
     /// As [`Skill::load`]. Errors of the frontmatter or the manifest name the file in the package.
     pub fn load(&self, mode: Mode) -> Result<Skill, SkillError> {
-        Skill::load(&self.folder, mode)
+        Skill::load(&self.dir, mode)
             .map(|skill| skill.unpacked_from(self.origin.clone()))
             .map_err(|error| error.moved(|path| self.origin.path_in_package(path)))
     }
@@ -58,7 +58,7 @@ impl UnpackedPackage {
     }
 }
 
-/// Unpacks a package into a private folder beneath the system's temporary folder, with the default limits.
+/// Unpacks a package into a private directory beneath the system's temporary directory, with the default limits.
 ///
 /// # Errors
 /// As [`Package::open`] and [`Package::extract`].
@@ -66,8 +66,8 @@ pub fn extract_skill_file(path: impl AsRef<Path>) -> Result<UnpackedPackage, Ski
     Package::open(path, PackageLimits::default())?.extract(None)
 }
 
-/// Loads the skill in a package, with the default limits. It is unpacked into a private folder beneath the
-/// system's temporary folder. The last clone of the skill removes it.
+/// Loads the skill in a package, with the default limits. It is unpacked into a private directory beneath the
+/// system's temporary directory. The last clone of the skill removes it.
 ///
 /// # Errors
 /// As [`Package::open`], [`Package::extract`] and [`Skill::load`].
@@ -95,12 +95,12 @@ fn open_valid(path: &Path, mode: Mode) -> Result<Package, SkillError> {
 }
 
 impl Package {
-    /// Unpacks the skill into a new private folder beneath `parent`, or else beneath the system's temporary
-    /// folder. Only its owner may access the files. A file is executable when the package says so. If the package
+    /// Unpacks the skill into a new private directory beneath `parent`, or else beneath the system's temporary
+    /// directory. Only its owner may access the files. A file is executable when the package says so. If the package
     /// has no permissions, a file is executable when it begins with `#!`.
     ///
     /// # Errors
-    /// When the content of a file is corrupt, the frontmatter is invalid even in lenient mode, the top folder is
+    /// When the content of a file is corrupt, the frontmatter is invalid even in lenient mode, the top directory is
     /// not named like the skill, or the system refuses. Nothing is left on disk then.
     pub fn extract(&self, parent: Option<&Path>) -> Result<UnpackedPackage, SkillError> {
         let frontmatter = self.frontmatter(Mode::Lenient)?;
@@ -115,21 +115,21 @@ impl Package {
         let resolved = private.path().canonicalize().map_err(failed)?;
         let root = DirHandle::open(&resolved)?;
         let name = Path::new(frontmatter.name().as_str());
-        root.create_folders(name)?;
-        let folder = resolved.join(name);
-        let root = DirHandle::open(&folder)?;
-        for path in self.folders() {
-            root.create_folders(path)?;
+        root.create_dirs(name)?;
+        let dir = resolved.join(name);
+        let root = DirHandle::open(&dir)?;
+        for path in self.dirs() {
+            root.create_dirs(path)?;
         }
         for file in self.files() {
             if let Some(parent) = file.path().parent() {
-                root.create_folders(parent)?;
+                root.create_dirs(parent)?;
             }
             self.write(&root, &file)?;
         }
         let (package, disk_bytes) = (self.path().to_owned(), self.disk_bytes());
         let origin = PackageOrigin::new(package, disk_bytes, private);
-        Ok(UnpackedPackage { origin, folder })
+        Ok(UnpackedPackage { origin, dir })
     }
 
     fn write(&self, root: &DirHandle, file: &PackageFile<'_>) -> Result<(), SkillError> {

@@ -1,4 +1,4 @@
-//! Finds the skill's files among the entries of an archive, and their paths in the skill's folder.
+//! Finds the skill's files among the entries of an archive, and their paths in the skill's directory.
 //!
 //! Most packers put all entries below `name/`; others put `SKILL.md` at the root. Both are accepted.
 
@@ -13,16 +13,16 @@ use crate::package::limits::PackageLimits;
 use crate::package::problem::{PackageEntryError, PackageProblem};
 use crate::skill::SKILL_FILES;
 
-/// The folder for metadata of macOS, which is no part of the skill.
-const APPLE_FOLDER: &str = "__MACOSX";
+/// The directory for metadata of macOS, which is no part of the skill.
+const APPLE_DIR: &str = "__MACOSX";
 
 /// The location of the skill in its package.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Layout {
     /// `SKILL.md` is at the root.
     AtRoot,
-    /// `SKILL.md` is in this folder.
-    InFolder(Box<str>),
+    /// `SKILL.md` is in this directory.
+    InDir(Box<str>),
 }
 
 impl Layout {
@@ -38,62 +38,60 @@ impl Layout {
                 return Err(problem.in_entry(second.path.clone()));
             }
         };
-        let Some((folder, _)) = skill_file.path.split_once('/') else { return Ok(Self::AtRoot) };
-        let layout = Self::InFolder(folder.into());
+        let Some((dir, _)) = skill_file.path.split_once('/') else { return Ok(Self::AtRoot) };
+        let layout = Self::InDir(dir.into());
         let outside = members.iter().find(|member| {
             layout.relative(&member.path).is_none()
                 && !is_macos_metadata(&member.path)
-                && *member.path != *folder
+                && *member.path != *dir
         });
         match outside {
             None => Ok(layout),
-            Some(member) => {
-                Err(PackageProblem::OutsideFolder { folder: folder.into() }.in_entry(member.path.clone()))
-            }
+            Some(member) => Err(PackageProblem::OutsideDir { dir: dir.into() }.in_entry(member.path.clone())),
         }
     }
 
-    /// Returns the path of an entry in the skill's folder, if it belongs to the skill.
+    /// Returns the path of an entry in the skill's directory, if it belongs to the skill.
     pub(crate) fn relative<'a>(&self, path: &'a str) -> Option<&'a Path> {
         match self {
             Self::AtRoot if is_macos_metadata(path) => None,
             Self::AtRoot => Some(Path::new(path)),
-            Self::InFolder(folder) => path.strip_prefix(&**folder)?.strip_prefix('/').map(Path::new),
+            Self::InDir(dir) => path.strip_prefix(&**dir)?.strip_prefix('/').map(Path::new),
         }
     }
 
-    /// Checks that the top folder is named like the skill.
+    /// Checks that the top directory is named like the skill.
     pub(crate) fn check_name(&self, name: &str) -> Result<(), PackageEntryError> {
         match self {
-            Self::InFolder(folder) if folder.nfkc().ne(name.chars()) => {
-                Err(PackageProblem::FolderName { name: name.into() }.in_entry(folder.clone()))
+            Self::InDir(dir) if dir.nfkc().ne(name.chars()) => {
+                Err(PackageProblem::DirName { name: name.into() }.in_entry(dir.clone()))
             }
             _ => Ok(()),
         }
     }
 }
 
-/// Whether some reader could take an entry for the skill's main file: a `SKILL.md` at the root or in a top folder.
+/// Whether some reader could take an entry for the skill's main file: a `SKILL.md` at the root or in a top directory.
 /// A deeper one is an ordinary file.
 fn is_candidate(member: &ZipEntry) -> bool {
     let segments: Vec<_> = member.path.splitn(3, '/').collect();
     let name = match segments[..] {
         [name] => name,
-        [folder, name] if folder != APPLE_FOLDER => name,
+        [dir, name] if dir != APPLE_DIR => name,
         _ => return false,
     };
     member.kind == ZipEntryKind::File && SKILL_FILES.contains(&name)
 }
 
 fn is_macos_metadata(path: &str) -> bool {
-    path.split('/').next() == Some(APPLE_FOLDER)
+    path.split('/').next() == Some(APPLE_DIR)
 }
 
-/// The paths of all entries so far. It finds duplicates on any file system, and counts folders without an entry of
+/// The paths of all entries so far. It finds duplicates on any file system, and counts directories without an entry of
 /// their own.
 #[derive(Debug, Default)]
 pub(crate) struct PathTree {
-    /// By the node of the folder, and the name's [collision key](entry_path::collision_key).
+    /// By the node of the directory, and the name's [collision key](entry_path::collision_key).
     nodes: HashMap<(usize, String), Node>,
 }
 
@@ -107,7 +105,7 @@ struct Node {
 }
 
 impl PathTree {
-    /// The number of files and folders.
+    /// The number of files and directories.
     pub(crate) fn len(&self) -> usize {
         self.nodes.len()
     }
@@ -120,18 +118,18 @@ impl PathTree {
         limits: &PackageLimits,
     ) -> Result<(), PackageProblem> {
         entry_path::check(path, limits)?;
-        let mut folder = 0;
+        let mut dir = 0;
         let mut segments = path.split('/').peekable();
         let mut walked = 0;
         while let Some(segment) = segments.next() {
             let is_entry = segments.peek().is_none();
-            let kind = if is_entry { kind } else { ZipEntryKind::Folder };
+            let kind = if is_entry { kind } else { ZipEntryKind::Dir };
             let id = self.nodes.len() + 1;
             let is_full = self.nodes.len() >= limits.entries;
-            let key = (folder, entry_path::collision_key(segment));
+            let key = (dir, entry_path::collision_key(segment));
             if is_full && !self.nodes.contains_key(&key) {
                 let limit = limits.entries as u64;
-                return Err(PackageProblem::Limit { what: "files and folders before it", limit });
+                return Err(PackageProblem::Limit { what: "files and directories before it", limit });
             }
             let node = self.nodes.entry(key).or_insert_with(|| Node {
                 id,
@@ -144,12 +142,12 @@ impl PathTree {
                 return Err(PackageProblem::Collision { other });
             }
             if node.kind != kind {
-                return Err(PackageProblem::FileAndFolder);
+                return Err(PackageProblem::FileAndDir);
             }
             if is_entry && std::mem::replace(&mut node.is_entry, true) {
                 return Err(PackageProblem::Duplicate);
             }
-            folder = node.id;
+            dir = node.id;
             walked += segment.len() + 1;
         }
         Ok(())

@@ -11,7 +11,7 @@ use crate::error::SkillError;
 pub struct PackageLimits {
     /// The maximum size of the package in bytes. It is read into memory. Default: 32 MB.
     pub archive_bytes: u64,
-    /// The maximum number of files and folders, including folders without an entry of their own. Default: 10,000.
+    /// The maximum number of files and directories, including directories without an entry of their own. Default: 10,000.
     pub entries: usize,
     /// The maximum total size of all files in bytes, uncompressed. Default: 30 MB, the limit of the hosted
     /// service.
@@ -25,7 +25,7 @@ pub struct PackageLimits {
     pub ratio_free_bytes: u64,
     /// The maximum length of an entry's path in bytes. Default: 512.
     pub path_bytes: usize,
-    /// The maximum number of segments of an entry's path, including the top folder. Default: 16.
+    /// The maximum number of segments of an entry's path, including the top directory. Default: 16.
     pub path_depth: usize,
 }
 
@@ -54,7 +54,7 @@ impl PackageLimits {
 /// The usual block size of file systems.
 const BLOCK_BYTES: u64 = 4096;
 
-/// Returns the disk space of a file of this size, in bytes. A folder uses one block.
+/// Returns the disk space of a file of this size, in bytes. A directory uses one block.
 pub(crate) const fn disk_bytes(size: u64) -> u64 {
     let blocks = size.div_ceil(BLOCK_BYTES);
     (if blocks == 0 { 1 } else { blocks }).saturating_mul(BLOCK_BYTES)

@@ -1,4 +1,4 @@
-//! Packing a skill's folder into a package that every reader understands.
+//! Packing a skill's directory into a package that every reader understands.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -18,9 +18,9 @@ use crate::resources::walk;
 use crate::scan::dir_handle::{DirHandle, EntryKind};
 use crate::skill::Skill;
 
-/// Folders that are skipped anywhere.
-const SKIPPED_FOLDERS: [&str; 3] = [".git", "__pycache__", "node_modules"];
-/// The folder that is skipped only at the root: tests of a skill are no part of it.
+/// Directories that are skipped anywhere.
+const SKIPPED_DIRS: [&str; 3] = [".git", "__pycache__", "node_modules"];
+/// The directory that is skipped only at the root: tests of a skill are no part of it.
 const SKIPPED_AT_ROOT: &str = "evals";
 const SKIPPED_FILE: &str = ".DS_Store";
 const SKIPPED_EXTENSION: &str = "pyc";
@@ -35,9 +35,9 @@ pub struct PackReport {
     pub skill: Skill,
     /// The file that was written. `None` when a writer was given.
     pub output: Option<PathBuf>,
-    /// The packed files, relative to the skill's folder, sorted.
+    /// The packed files, relative to the skill's directory, sorted.
     pub files: Vec<PathBuf>,
-    /// The skipped files, sorted by path. Files in skipped folders are not listed.
+    /// The skipped files, sorted by path. Files in skipped directories are not listed.
     pub skipped: Vec<PathBuf>,
     /// The total size of all files in bytes, uncompressed.
     pub total_bytes: u64,
@@ -45,8 +45,8 @@ pub struct PackReport {
     pub package_bytes: u64,
 }
 
-/// Packs a skill. `skill` is its folder or its `SKILL.md`. The same files always result in the same bytes. All
-/// files are below a folder named like the skill. `.git`, `__pycache__`, `node_modules`, `*.pyc`, `.DS_Store`, and
+/// Packs a skill. `skill` is its directory or its `SKILL.md`. The same files always result in the same bytes. All
+/// files are below a directory named like the skill. `.git`, `__pycache__`, `node_modules`, `*.pyc`, `.DS_Store`, and
 /// `evals` at the root are skipped. A link within the skill is packed as the file that it leads to.
 ///
 /// # Errors
@@ -64,17 +64,17 @@ pub fn pack(
 
 /// Packs a skill into a file. The file is replaced completely or not at all, even if the process is killed meanwhile.
 /// An existing file is replaced only if it is a regular file, not a link, a device or a pipe. `output` may be a
-/// folder: then the file is named after the skill, with the ending `.skill`. On file systems without nameless files,
+/// directory: then the file is named after the skill, with the ending `.skill`. On file systems without nameless files,
 /// such as NFS, a killed process may leave a file `.conjure-….tmp`.
 ///
 /// ```
 /// use conjure_skill::{Mode, PackageLimits, load_skill_file, pack_file};
 ///
 /// let temp = tempfile::tempdir()?;
-/// let folder = temp.path().join("sales-report");
-/// std::fs::create_dir(&folder)?;
-/// std::fs::write(folder.join("SKILL.md"), "---\nname: sales-report\ndescription: Reports sales\n---\n# Steps\n")?;
-/// let packed = pack_file(&folder, temp.path(), PackageLimits::default())?;
+/// let directory = temp.path().join("sales-report");
+/// std::fs::create_dir(&directory)?;
+/// std::fs::write(directory.join("SKILL.md"), "---\nname: sales-report\ndescription: Reports sales\n---\n# Steps\n")?;
+/// let packed = pack_file(&directory, temp.path(), PackageLimits::default())?;
 /// assert_eq!(packed.output, Some(temp.path().join("sales-report.skill")));
 ///
 /// let skill = load_skill_file(temp.path().join("sales-report.skill"), Mode::Strict)?;
@@ -86,7 +86,7 @@ pub fn pack(
 /// ```
 ///
 /// # Errors
-/// As [`pack`], and when the output would lie in the skill's folder, or exists and is not a regular file.
+/// As [`pack`], and when the output would lie in the skill's directory, or exists and is not a regular file.
 pub fn pack_file(
     skill: impl AsRef<Path>,
     output: impl AsRef<Path>,
@@ -106,8 +106,8 @@ pub fn pack_file(
     }
     // Check it before anything is compressed.
     check_replaceable(&output).map_err(failed)?;
-    let folder = conjure_fs::DirHandle::open(&parent).map_err(|errno| failed(errno.into()))?;
-    let mut file = StagedFile::create_unnamed(folder, OUTPUT_MODE).map_err(failed)?;
+    let dir = conjure_fs::DirHandle::open(&parent).map_err(|errno| failed(errno.into()))?;
+    let mut file = StagedFile::create_unnamed(dir, OUTPUT_MODE).map_err(failed)?;
     let packed = plan.write(&mut file).map_err(|error| match error {
         SkillError::Write { source, .. } => failed(source),
         other => other,
@@ -134,7 +134,7 @@ struct PackPlan {
     skill: Skill,
     root: DirHandle,
     limits: PackageLimits,
-    /// The path of each file in the skill's folder, by its path in the package.
+    /// The path of each file in the skill's directory, by its path in the package.
     files: BTreeMap<String, PathBuf>,
     skipped: Vec<PathBuf>,
 }
@@ -146,7 +146,7 @@ impl PackPlan {
         let mut tree = PathTree::default();
         let root_dir = plan.skill.root_dir().to_owned();
         let mut found = Vec::new();
-        walk(&plan.root, &root_dir, &SKIPPED_FOLDERS, |path, kind| {
+        walk(&plan.root, &root_dir, &SKIPPED_DIRS, |path, kind| {
             found.push((path, kind));
             Ok(())
         })?;
@@ -179,7 +179,7 @@ impl PackPlan {
         let mut writer = ArchiveWriter::new(target);
         let mut total_bytes = 0_u64;
         for (entry, path) in &files {
-            // Refuses a folder that is reached by a link, and anything that is not a file of the skill.
+            // Refuses a directory that is reached by a link, and anything that is not a file of the skill.
             let mut file = root.open_file(path)?;
             let content = file.read_all(limits.entry_bytes.min(limits.total_bytes - total_bytes));
             let content = content.map_err(|error| match error {

@@ -47,12 +47,12 @@ kinds! {
     Unsupported = "unsupported",
     /// Two entries have the same path, or paths that are equal on some file systems.
     Duplicate = "duplicate",
-    /// A path is both a file and a folder.
-    FileAndFolder = "file-and-folder",
+    /// A path is both a file and a directory.
+    FileAndDir = "file-and-folder",
     /// There is no `SKILL.md`, or it is ambiguous.
     SkillFile = "skill-file",
-    /// The top folder is not named like the skill.
-    FolderName = "folder-name",
+    /// The top directory is not named like the skill.
+    DirName = "folder-name",
 }
 
 impl fmt::Display for PackageProblemKind {
@@ -113,7 +113,7 @@ pub enum PackageProblem {
     #[error("is a link: pack what it leads to")]
     Link,
     /// It is a device, a pipe or a socket.
-    #[error("is neither a file nor a folder")]
+    #[error("is neither a file nor a directory")]
     SpecialFile,
     /// It is encrypted.
     #[error("is encrypted: pack it without a password")]
@@ -133,11 +133,11 @@ pub enum PackageProblem {
         /// The first of the two paths.
         other: Box<str>,
     },
-    /// A path is both a file and a folder.
-    #[error("is both a file and a folder")]
-    FileAndFolder,
+    /// A path is both a file and a directory.
+    #[error("is both a file and a directory")]
+    FileAndDir,
     /// There is no `SKILL.md`.
-    #[error("has no `SKILL.md`, neither at its root nor in one folder at its root")]
+    #[error("has no `SKILL.md`, neither at its root nor in one directory at its root")]
     NoSkillFile,
     /// More than one `SKILL.md` could be the skill's.
     #[error("is a second `SKILL.md` beside `{}`: a package holds one skill", display_name(other))]
@@ -145,15 +145,15 @@ pub enum PackageProblem {
         /// The first one.
         other: Box<str>,
     },
-    /// It is outside the skill's folder.
-    #[error("is outside the skill's folder `{}`", display_name(folder))]
-    OutsideFolder {
-        /// The skill's folder.
-        folder: Box<str>,
+    /// It is outside the skill's directory.
+    #[error("is outside the skill's directory `{}`", display_name(dir))]
+    OutsideDir {
+        /// The skill's directory.
+        dir: Box<str>,
     },
-    /// The top folder is not named like the skill.
-    #[error("is not named as its skill, `{}`: rename the folder or change the `name`", display_name(name))]
-    FolderName {
+    /// The top directory is not named like the skill.
+    #[error("is not named as its skill, `{}`: rename the directory or change the `name`", display_name(name))]
+    DirName {
         /// The skill's name.
         name: Box<str>,
     },
@@ -176,11 +176,11 @@ impl PackageProblem {
             Self::Encrypted => PackageProblemKind::Encrypted,
             Self::Unsupported { .. } => PackageProblemKind::Unsupported,
             Self::Duplicate | Self::Collision { .. } => PackageProblemKind::Duplicate,
-            Self::FileAndFolder => PackageProblemKind::FileAndFolder,
-            Self::NoSkillFile | Self::TwoSkillFiles { .. } | Self::OutsideFolder { .. } => {
+            Self::FileAndDir => PackageProblemKind::FileAndDir,
+            Self::NoSkillFile | Self::TwoSkillFiles { .. } | Self::OutsideDir { .. } => {
                 PackageProblemKind::SkillFile
             }
-            Self::FolderName { .. } => PackageProblemKind::FolderName,
+            Self::DirName { .. } => PackageProblemKind::DirName,
         }
     }
 }

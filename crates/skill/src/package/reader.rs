@@ -35,7 +35,7 @@ pub struct Package {
     layout: Layout,
     /// The disk space that it needs when unpacked, according to the declared sizes.
     disk_bytes: u64,
-    /// The skill's files and folders, in archive order.
+    /// The skill's files and directories, in archive order.
     members: Vec<ZipEntry>,
 }
 
@@ -47,7 +47,7 @@ pub struct PackageFile<'a> {
 }
 
 impl<'a> PackageFile<'a> {
-    /// Its path, relative to the skill's folder.
+    /// Its path, relative to the skill's directory.
     #[must_use]
     pub const fn path(&self) -> &'a Path {
         self.path
@@ -116,9 +116,9 @@ impl Package {
         self.disk_bytes
     }
 
-    /// Returns the folders that have entries of their own.
-    pub(crate) fn folders(&self) -> impl Iterator<Item = &Path> {
-        self.of_kind(ZipEntryKind::Folder).map(|(path, _)| path)
+    /// Returns the directories that have entries of their own.
+    pub(crate) fn dirs(&self) -> impl Iterator<Item = &Path> {
+        self.of_kind(ZipEntryKind::Dir).map(|(path, _)| path)
     }
 
     fn of_kind(&self, kind: ZipEntryKind) -> impl Iterator<Item = (&Path, &ZipEntry)> {
@@ -126,7 +126,7 @@ impl Package {
         members.filter_map(|member| Some((self.layout.relative(&member.path)?, member)))
     }
 
-    /// Reads a file, by its path relative to the skill's folder.
+    /// Reads a file, by its path relative to the skill's directory.
     ///
     /// # Errors
     /// When it does not exist, or its content is corrupt.
@@ -147,8 +147,8 @@ impl Package {
         Ok(content)
     }
 
-    /// Reads the frontmatter, and checks that the top folder, if there is one, is named like the skill. In lenient
-    /// mode, the folder's name replaces a missing name.
+    /// Reads the frontmatter, and checks that the top directory, if there is one, is named like the skill. In lenient
+    /// mode, the directory's name replaces a missing name.
     ///
     /// # Errors
     /// As [`Package::read`], and when the frontmatter breaks a rule of the mode.
@@ -160,13 +160,13 @@ impl Package {
         let content = self.read(name)?;
         let document = match text(&content, SKILL_FILES[0]) {
             Ok(content) => {
-                // A lenient reader uses the folder's name if the file has none. The check below compares both in
+                // A lenient reader uses the directory's name if the file has none. The check below compares both in
                 // either mode.
-                let folder = match (&self.layout, mode) {
-                    (Layout::InFolder(folder), Mode::Lenient) => ExpectedName::Named(folder),
+                let dir = match (&self.layout, mode) {
+                    (Layout::InDir(dir), Mode::Lenient) => ExpectedName::Named(dir),
                     _ => ExpectedName::Unknown,
                 };
-                Frontmatter::parse_in(content, mode, folder).map_err(|error| error.diagnostics)
+                Frontmatter::parse_in(content, mode, dir).map_err(|error| error.diagnostics)
             }
             Err(finding) => Err(vec![finding]),
         };
@@ -218,8 +218,8 @@ fn check(archive: &[u8], limits: &PackageLimits) -> Result<(Layout, Vec<ZipEntry
     }
     let layout = Layout::detect(&members)?;
     let files = members.iter().filter(|member| member.kind == ZipEntryKind::File);
-    let folders = tree.len().saturating_sub(files.clone().count()) as u64;
-    let disk_bytes = files.map(|member| disk_bytes(member.size)).sum::<u64>() + folders * disk_bytes(0);
+    let dirs = tree.len().saturating_sub(files.clone().count()) as u64;
+    let disk_bytes = files.map(|member| disk_bytes(member.size)).sum::<u64>() + dirs * disk_bytes(0);
     Ok((layout, members, disk_bytes))
 }
 

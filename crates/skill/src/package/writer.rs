@@ -11,7 +11,7 @@ use flate2::{Compression, Crc};
 use crate::package::archive::{CENTRAL_HEADER, END_RECORD, LOCAL_HEADER, UTF8};
 use crate::package::limits::PackageLimits;
 
-/// ZIP 2.0: folders and deflate.
+/// ZIP 2.0: directories and deflate.
 const VERSION: u16 = 20;
 /// Created on Unix: the upper half of the attributes are permissions.
 const MADE_BY_UNIX: u16 = 3 << 8;

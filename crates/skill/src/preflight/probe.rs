@@ -43,7 +43,7 @@ pub trait Probe: Send + Sync {
     /// Looks for a command in `PATH`, and queries its version if requested.
     fn command<'a>(&'a self, name: &'a str, version_query: VersionQuery) -> ProbeFuture<'a, CommandProbe>;
 
-    /// Whether a file or folder exists at a path beneath a base.
+    /// Whether a file or directory exists at a path beneath a base.
     fn file<'a>(&'a self, base: PathBase, path: &'a str) -> ProbeFuture<'a, bool>;
 
     /// Whether an environment variable is set.

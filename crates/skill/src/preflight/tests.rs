@@ -89,13 +89,13 @@ execution: {network: true}
 
 fn skill(manifest: Option<&str>) -> (tempfile::TempDir, Skill) {
     let temp = tempfile::tempdir().unwrap();
-    let folder = temp.path().join("a");
-    fs::create_dir(&folder).unwrap();
-    fs::write(folder.join("SKILL.md"), "---\nname: a\ndescription: d\n---\n").unwrap();
+    let dir = temp.path().join("a");
+    fs::create_dir(&dir).unwrap();
+    fs::write(dir.join("SKILL.md"), "---\nname: a\ndescription: d\n---\n").unwrap();
     if let Some(manifest) = manifest {
-        fs::write(folder.join(SIDECAR_FILE), manifest).unwrap();
+        fs::write(dir.join(SIDECAR_FILE), manifest).unwrap();
     }
-    let skill = Skill::load(&folder, Mode::Strict).unwrap();
+    let skill = Skill::load(&dir, Mode::Strict).unwrap();
     (temp, skill)
 }
 
@@ -168,14 +168,14 @@ fn a_missing_or_unreadable_skill_fails_the_first_rule() {
 #[test]
 fn an_unsupported_manifest_fails_the_second_rule_and_a_newer_one_warns() {
     let (temp, _) = skill(None);
-    let folder = temp.path().join("a");
-    fs::write(folder.join(SIDECAR_FILE), "manifest_version: \"2.0\"\n").unwrap();
-    let report = PreflightReport::refused("a", Skill::load(&folder, Mode::Lenient).unwrap_err());
+    let dir = temp.path().join("a");
+    fs::write(dir.join(SIDECAR_FILE), "manifest_version: \"2.0\"\n").unwrap();
+    let report = PreflightReport::refused("a", Skill::load(&dir, Mode::Lenient).unwrap_err());
     let outcomes: Vec<_> = report.rules().iter().map(|rule| rule.outcome).collect();
     assert_eq!(outcomes[..3], [RuleOutcome::Passed, RuleOutcome::Failed, RuleOutcome::Skipped]);
     assert!(report.rules()[1].findings[0].message.contains("manifest_version 2.0 is not supported"));
-    fs::write(folder.join(SIDECAR_FILE), "manifest_version: \"1.9\"\n").unwrap();
-    let newer = Skill::load(&folder, Mode::Lenient).unwrap();
+    fs::write(dir.join(SIDECAR_FILE), "manifest_version: \"1.9\"\n").unwrap();
+    let newer = Skill::load(&dir, Mode::Lenient).unwrap();
     let report = now(Preflight::new(&newer, &Inputs::new()).run(&Machine::complete()));
     assert_eq!(report.rules()[1].outcome, RuleOutcome::Warned);
     assert!(report.is_ready());

@@ -1,7 +1,7 @@
 //! Tells removed skills from temporarily unreadable ones.
 //!
 //! Pure, over the results of two scans, except for a final check of the skill's own file. A skill is removed when
-//! that is proven: the folder or link that led to it was read and no longer does, or its file does not exist.
+//! that is proven: the directory or link that led to it was read and no longer does, or its file does not exist.
 //! Neither a system error nor a limit of the scan is a proof.
 
 use std::collections::{HashMap, HashSet};
@@ -14,7 +14,7 @@ use crate::skill::{SKILL_FILES, Skill};
 /// The paths whose absence a scan has not proven.
 #[derive(Debug)]
 pub(super) struct UnverifiedPaths {
-    /// Resolved paths of folders, packages and links whose content is unknown.
+    /// Resolved paths of directories, packages and links whose content is unknown.
     paths: HashSet<PathBuf>,
     /// All paths that the scan found. Those not in `paths` were read.
     visited: HashSet<OsString>,

@@ -17,7 +17,7 @@ fn write(root: &Path, name: &str, description: &str) {
     fs::write(root.join(name).join("SKILL.md"), content(name, description)).unwrap();
 }
 
-/// A folder in which there is nothing.
+/// A directory in which there is nothing.
 fn empty() -> (TempDir, PathBuf) {
     let temp = tempfile::tempdir().unwrap();
     let path = temp.path().canonicalize().unwrap();
@@ -178,11 +178,11 @@ fn a_changed_package_is_unpacked_again_and_an_invalid_one_keeps_the_old() {
     pack();
     check(&reloader.reload(), [&[], &["p"], &[], &[]]);
     assert_eq!(reloader.catalog().get("p").unwrap().description(), "second");
-    // The old folder stays until its last user is done.
-    let folder = first.root_dir().to_owned();
-    assert!(folder.exists());
+    // The old directory stays until its last user is done.
+    let dir = first.root_dir().to_owned();
+    assert!(dir.exists());
     drop((first, reload));
-    assert!(!folder.exists());
+    assert!(!dir.exists());
     fs::remove_file(&package).unwrap();
     check(&reloader.reload(), [&[], &[], &["p"], &[]]);
 }
@@ -191,15 +191,15 @@ fn lock(path: &Path, mode: u32) {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
 }
 
-/// Checks that skills stay as long as a folder has one of these modes, are told of, and are as before afterwards.
+/// Checks that skills stay as long as a directory has one of these modes, are told of, and are as before afterwards.
 #[track_caller]
-fn check_kept(reloader: &mut Reloader, folder: &Path, modes: &[u32], kept: &[&str]) {
+fn check_kept(reloader: &mut Reloader, dir: &Path, modes: &[u32], kept: &[&str]) {
     for mode in modes {
         let before = Arc::clone(reloader.catalog());
         for _ in 0..2 {
-            lock(folder, *mode);
+            lock(dir, *mode);
             let reload = reloader.reload();
-            lock(folder, 0o700);
+            lock(dir, 0o700);
             check(&reload, [&[], &[], &[], kept]);
             let reported = rules(&reload);
             let of = |rule| reported.iter().filter(|reported| **reported == rule).count();
@@ -252,10 +252,10 @@ fn unreadable_skills_are_not_removed() {
             check(&reload, [&[], &[], &[], &["a"]]);
             assert_eq!(rules(&reload), [RuleId::Unreadable, RuleId::LastGoodKept]);
         }
-        // Its folder has changed meanwhile, so it was read again.
+        // Its directory has changed meanwhile, so it was read again.
         check(&reloader.reload(), [&[], &["a"], &[], &[]]);
         check_kept(&mut reloader, &root, &[0o000, 0o100, 0o600], &["a", "b", "c"]);
-        // The folder above the scope.
+        // The directory above the scope.
         let scope = root.join("group");
         let mut reloader = Reloader::new([Scope::named(&scope)], DiscoveryLimits::default(), Mode::Lenient);
         assert_eq!(reloader.reload().catalog.len(), 2);
@@ -269,8 +269,8 @@ fn an_unresolvable_link_removes_no_skill() {
         let (_temp, root, mut reloader) = loaded(&[]);
         let (_temp, elsewhere) = empty();
         for name in ["deep/a", "b", "p", "packed/q"] {
-            let (folder, name) = name.rsplit_once('/').unwrap_or(("", name));
-            write(&elsewhere.join(folder), name, "first");
+            let (dir, name) = name.rsplit_once('/').unwrap_or(("", name));
+            write(&elsewhere.join(dir), name, "first");
         }
         let package = elsewhere.join("packed/q.skill");
         pack_file(elsewhere.join("packed/q"), &package, PackageLimits::default()).unwrap();
@@ -278,7 +278,7 @@ fn an_unresolvable_link_removes_no_skill() {
         symlink(elsewhere.join("deep/a"), root.join("a")).unwrap();
         symlink(elsewhere.join("b"), root.join("group/b")).unwrap();
         symlink(&package, root.join("group/q.skill")).unwrap();
-        // The same skill by two ways, and a folder of skills in the scope by a link.
+        // The same skill by two ways, and a directory of skills in the scope by a link.
         symlink(elsewhere.join("b"), root.join("b")).unwrap();
         symlink("group", root.join("again")).unwrap();
         assert_eq!(reloader.reload().catalog.len(), 3);
@@ -304,7 +304,7 @@ fn proven_removals_remove_skills_even_if_others_are_unreadable() {
             }
             write(&root.join("group"), "e", "first");
             assert_eq!(reloader.reload().catalog.len(), 5);
-            // The folder is there and holds it no more; the link is gone.
+            // The directory is there and holds it no more; the link is gone.
             lock(&root.join("group"), 0o000);
             fs::remove_dir_all(root.join("a")).unwrap();
             fs::remove_file(root.join("c")).unwrap();
@@ -354,7 +354,7 @@ fn loaded_packages_keep_their_disk_budget() {
         write(source.path(), name, description);
         pack_file(source.path().join(name), &root, PackageLimits::default()).unwrap();
     };
-    // Each takes two blocks: its folder and its `SKILL.md`.
+    // Each takes two blocks: its directory and its `SKILL.md`.
     reloader.limits.package_bytes = 4 * 4096;
     pack("b", "first");
     pack("c", "first");

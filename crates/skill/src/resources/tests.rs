@@ -10,15 +10,15 @@ use crate::{Mode, validate};
 /// A skill `s` with these files beside its `SKILL.md`.
 fn skill_with(files: &[(&str, &str)]) -> (TempDir, Skill) {
     let temp = tempfile::tempdir().unwrap();
-    let folder = temp.path().join("s");
+    let dir = temp.path().join("s");
     let all = files.iter().copied().chain([("SKILL.md", "---\nname: s\ndescription: d\n---\n")]);
     for (path, content) in all {
-        let path = folder.join(path);
+        let path = dir.join(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, content).unwrap();
     }
-    assert_eq!(validate(&folder, Mode::Strict), []);
-    (temp, Skill::load(folder, Mode::Strict).unwrap())
+    assert_eq!(validate(&dir, Mode::Strict), []);
+    (temp, Skill::load(dir, Mode::Strict).unwrap())
 }
 
 fn paths(resources: &[Resource]) -> Vec<&str> {

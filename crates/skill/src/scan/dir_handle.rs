@@ -1,4 +1,4 @@
-//! Opens files beneath the handle of a folder: the files of [`conjure_fs`], with their paths in errors.
+//! Opens files beneath the handle of a directory: the files of [`conjure_fs`], with their paths in errors.
 //!
 //! The kernel resolves each path beneath the handle. So neither `..` nor a link leads out, even if a link is exchanged
 //! meanwhile. State: one descriptor.
@@ -19,9 +19,9 @@ pub(crate) use conjure_fs::EntryKind;
 /// The reason when a file is not a regular file.
 pub(crate) const NOT_REGULAR: &str = "it is not a regular file";
 /// The reason when a path leads out.
-pub(crate) const ESCAPES_FOLDER: &str = "it leads out of the skill's folder";
+pub(crate) const ESCAPES_DIR: &str = "it leads out of the skill's directory";
 
-/// An open folder, beneath which files are read.
+/// An open directory, beneath which files are read.
 #[derive(Debug)]
 pub(crate) struct DirHandle {
     handle: conjure_fs::DirHandle,
@@ -40,14 +40,14 @@ pub(crate) fn open_named(path: &Path) -> Result<RegularFile, SkillError> {
     RegularFile::new(opened.and_then(conjure_fs::RegularFile::from_open), path.to_owned())
 }
 
-/// Opens a folder for listing. The path must contain no link.
-pub(crate) fn open_folder_direct(path: &Path) -> Result<conjure_fs::DirHandle, SkillError> {
+/// Opens a directory for listing. The path must contain no link.
+pub(crate) fn open_dir_direct(path: &Path) -> Result<conjure_fs::DirHandle, SkillError> {
     conjure_fs::DirHandle::open_direct(path).map_err(|errno| failure(path, errno.into()))
 }
 
-/// Returns the entries of an open folder, sorted by name.
-pub(crate) fn entries(folder: &conjure_fs::DirHandle, path: &Path) -> Result<Vec<DirEntry>, SkillError> {
-    conjure_fs::entries(folder).map_err(|errno| SkillError::from_io(path, errno.into()))
+/// Returns the entries of an open directory, sorted by name.
+pub(crate) fn entries(dir: &conjure_fs::DirHandle, path: &Path) -> Result<Vec<DirEntry>, SkillError> {
+    conjure_fs::entries(dir).map_err(|errno| SkillError::from_io(path, errno.into()))
 }
 
 /// An open regular file.
@@ -58,26 +58,26 @@ pub(crate) struct RegularFile {
 }
 
 impl DirHandle {
-    /// Opens a folder by its path.
+    /// Opens a directory by its path.
     pub(crate) fn open(path: &Path) -> Result<Self, SkillError> {
         let handle = conjure_fs::DirHandle::open(path);
         let handle = handle.map_err(|errno| SkillError::from_io(path, errno.into()))?;
         Ok(Self { handle, path: path.to_owned() })
     }
 
-    /// Opens a regular file beneath the folder. Links are followed as long as they stay beneath it.
+    /// Opens a regular file beneath the directory. Links are followed as long as they stay beneath it.
     pub(crate) fn open_file(&self, relative: &Path) -> Result<RegularFile, SkillError> {
         RegularFile::new(self.handle.open_file(relative, Links::Followed), self.path.join(relative))
     }
 
-    /// Creates a file beneath the folder, through no link, with access for the owner only.
+    /// Creates a file beneath the directory, through no link, with access for the owner only.
     pub(crate) fn create_file(&self, relative: &Path) -> Result<File, SkillError> {
         let created = self.handle.create_file(relative, Mode::RUSR | Mode::WUSR);
         created.map_err(|errno| self.write_failure(relative, errno))
     }
 
-    /// Creates the missing folders of this path, through no link, with access for the owner only.
-    pub(crate) fn create_folders(&self, relative: &Path) -> Result<(), SkillError> {
+    /// Creates the missing directories of this path, through no link, with access for the owner only.
+    pub(crate) fn create_dirs(&self, relative: &Path) -> Result<(), SkillError> {
         let created = self.handle.create_dirs(relative, Mode::RWXU);
         created.map(drop).map_err(|errno| self.write_failure(relative, errno))
     }
@@ -86,8 +86,8 @@ impl DirHandle {
         SkillError::Write { path: self.path.join(relative), source: errno.into() }
     }
 
-    /// Opens a folder beneath this one for listing, through no link.
-    pub(crate) fn open_folder(&self, relative: &Path) -> Result<conjure_fs::DirHandle, SkillError> {
+    /// Opens a directory beneath this one for listing, through no link.
+    pub(crate) fn open_dir(&self, relative: &Path) -> Result<conjure_fs::DirHandle, SkillError> {
         self.handle.open_dir(relative).map_err(|errno| failure(&self.path.join(relative), errno.into()))
     }
 
@@ -135,7 +135,7 @@ impl RegularFile {
 /// Converts an error of opening a path.
 fn failure(path: &Path, error: OpenError) -> SkillError {
     let reason = match error {
-        OpenError::EscapesRoot => ESCAPES_FOLDER,
+        OpenError::EscapesRoot => ESCAPES_DIR,
         OpenError::Link => "it is a link where none is followed, or a circle of links",
         OpenError::NotRegular => NOT_REGULAR,
         OpenError::NotFound(errno) | OpenError::PermissionDenied(errno) | OpenError::Failed(errno) => {
@@ -157,8 +157,8 @@ pub(crate) mod recorded_opens {
         PATHS.lock().unwrap().push(path.to_owned());
     }
 
-    /// Returns the files beneath this folder that were opened since the last call. Other tests use other folders.
-    pub(crate) fn take_opened_files(folder: &Path) -> Vec<PathBuf> {
-        PATHS.lock().unwrap().extract_if(.., |path| path.starts_with(folder)).collect()
+    /// Returns the files beneath this directory that were opened since the last call. Other tests use other directories.
+    pub(crate) fn take_opened_files(dir: &Path) -> Vec<PathBuf> {
+        PATHS.lock().unwrap().extract_if(.., |path| path.starts_with(dir)).collect()
     }
 }

@@ -1,6 +1,6 @@
 //! Scans one scope.
 //!
-//! The scan is breadth first, level by level, so the limits cut off the deepest folders. Several threads inspect
+//! The scan is breadth first, level by level, so the limits cut off the deepest directories. Several threads inspect
 //! the candidates of a level. The result does not depend on the threads.
 
 use std::collections::{HashMap, HashSet};
@@ -14,25 +14,25 @@ use rustix::io::Errno;
 use crate::diagnostic::{Diagnostic, RuleId, Severity};
 use crate::error::{Missing, SkillError, with_source};
 use crate::package::is_package_name;
-use crate::scan::dir_handle::{EntryKind, entries, open_folder_direct};
+use crate::scan::dir_handle::{EntryKind, entries, open_dir_direct};
 use crate::skill::SKILL_FILES;
 
 /// The limits of discovery, for each scope.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct DiscoveryLimits {
-    /// The maximum depth below the scope's folder.
+    /// The maximum depth below the scope's directory.
     pub depth: usize,
-    /// The maximum number of folders and packages, including the skills' own folders.
+    /// The maximum number of directories and packages, including the skills' own directories.
     pub directories: usize,
     /// The maximum disk space of all unpacked packages together, in bytes. Each file uses blocks of 4 KiB, each
-    /// folder one block. In a reload, packages that stay loaded count first.
+    /// directory one block. In a reload, packages that stay loaded count first.
     pub package_bytes: u64,
     /// Where links may lead.
     pub links: LinkPolicy,
 }
 
 impl Default for DiscoveryLimits {
-    /// 6 levels, 2000 folders, 500 MB of packages, links to any target.
+    /// 6 levels, 2000 directories, 500 MB of packages, links to any target.
     fn default() -> Self {
         Self { depth: 6, directories: 2000, package_bytes: 500_000_000, links: LinkPolicy::Anywhere }
     }
@@ -41,21 +41,21 @@ impl Default for DiscoveryLimits {
 /// The allowed targets of links in a scope.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum LinkPolicy {
-    /// Any target. For folders in which no untrusted user can create links.
+    /// Any target. For directories in which no untrusted user can create links.
     #[default]
     Anywhere,
     /// Targets in the scope. Other links are not followed, and are reported.
     WithinScope,
 }
 
-/// Folders that are never searched.
+/// Directories that are never searched.
 const SKIPPED: [&str; 2] = [".git", "node_modules"];
 
 /// With fewer candidates than this, a thread costs more than it saves.
 const CANDIDATES_PER_THREAD: usize = 64;
 const MAX_THREADS: usize = 8;
 
-/// A folder or package to inspect.
+/// A directory or package to inspect.
 #[derive(Debug)]
 pub(crate) struct SkillCandidate {
     /// Its absolute, resolved path.
@@ -69,7 +69,7 @@ pub(crate) struct SkillCandidate {
 /// The kind of a candidate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CandidateKind {
-    Folder,
+    Dir,
     /// A file whose name ends in `.skill`.
     Package,
 }
@@ -85,13 +85,13 @@ enum ReachedBy {
 
 /// The result of a scan.
 pub(crate) struct ScanResult<T> {
-    /// The path of each skill's folder or package, with the skill or the error.
+    /// The path of each skill's directory or package, with the skill or the error.
     pub(crate) found: Vec<(PathBuf, Result<T, SkillError>)>,
     /// Findings of the scan.
     pub(crate) findings: Vec<Diagnostic>,
-    /// The resolved paths of all folders and packages that were found.
+    /// The resolved paths of all directories and packages that were found.
     pub(crate) visited: HashSet<OsString>,
-    /// Folders that could not be read, links whose target is unknown, and what the limits cut off. What is beneath
+    /// Directories that could not be read, links whose target is unknown, and what the limits cut off. What is beneath
     /// them is unknown.
     pub(crate) unverified: HashSet<PathBuf>,
     /// The links that were followed, with their resolved targets.
@@ -105,7 +105,7 @@ enum Inspection<T> {
     Unreadable(PathBuf, SkillError),
 }
 
-/// The contents of a folder.
+/// The contents of a directory.
 #[derive(Default)]
 struct DirListing {
     candidates: Vec<SkillCandidate>,
@@ -161,7 +161,7 @@ impl<T: Send, F: Fn(&SkillCandidate) -> Result<Option<T>, SkillError> + Sync> Sc
             for inspection in self.inspect_level(&level) {
                 match inspection {
                     Inspection::Skill(path, outcome) => {
-                        // A system error: it is unknown whether this is a skill or a folder of skills.
+                        // A system error: it is unknown whether this is a skill or a directory of skills.
                         if matches!(outcome, Err(SkillError::Io { .. })) {
                             unverified.insert(path.clone());
                         }
@@ -216,16 +216,16 @@ impl<T: Send, F: Fn(&SkillCandidate) -> Result<Option<T>, SkillError> + Sync> Sc
         let path = candidate.path.clone();
         match ((self.load)(candidate), candidate.kind) {
             (Ok(Some(skill)), _) => Inspection::Skill(path, Ok(skill)),
-            // A folder that cannot be searched may be a skill, or a folder of skills.
-            (Err(SkillError::PermissionDenied { .. }), CandidateKind::Folder) if !is_searchable(&path) => {
+            // A directory that cannot be searched may be a skill, or a directory of skills.
+            (Err(SkillError::PermissionDenied { .. }), CandidateKind::Dir) if !is_searchable(&path) => {
                 Inspection::Unreadable(path.clone(), SkillError::PermissionDenied { path })
             }
             (Err(error), _) => Inspection::Skill(path, Err(error)),
             (Ok(None), CandidateKind::Package) => Inspection::Group(DirListing::default()),
-            (Ok(None), CandidateKind::Folder) if candidate.reached_by == ReachedBy::LinkOutsideScope => {
+            (Ok(None), CandidateKind::Dir) if candidate.reached_by == ReachedBy::LinkOutsideScope => {
                 Inspection::Group(DirListing::default())
             }
-            (Ok(None), CandidateKind::Folder) => match self.list(&path) {
+            (Ok(None), CandidateKind::Dir) => match self.list(&path) {
                 Ok(listing) => Inspection::Group(listing),
                 Err(error) => Inspection::Unreadable(path, error),
             },
@@ -233,7 +233,7 @@ impl<T: Send, F: Fn(&SkillCandidate) -> Result<Option<T>, SkillError> + Sync> Sc
     }
 
     fn list(&self, path: &Path) -> Result<DirListing, SkillError> {
-        let handle = open_folder_direct(path)?;
+        let handle = open_dir_direct(path)?;
         let mut listing = DirListing::default();
         for entry in entries(&handle, path)? {
             if SKIPPED.iter().any(|skipped| entry.name == *skipped) {
@@ -241,7 +241,7 @@ impl<T: Send, F: Fn(&SkillCandidate) -> Result<Option<T>, SkillError> + Sync> Sc
             }
             let child = path.join(&entry.name);
             let kind = match entry.kind {
-                EntryKind::Dir => CandidateKind::Folder,
+                EntryKind::Dir => CandidateKind::Dir,
                 EntryKind::File if is_package_name(&entry.name) => CandidateKind::Package,
                 EntryKind::Link => {
                     match self.follow_link(&child, entry.name) {
@@ -250,7 +250,7 @@ impl<T: Send, F: Fn(&SkillCandidate) -> Result<Option<T>, SkillError> + Sync> Sc
                             listing.links.push((child, candidate.path.clone()));
                             listing.candidates.push(candidate);
                         }
-                        // It leads nowhere, or to something that is neither a folder nor a package.
+                        // It leads nowhere, or to something that is neither a directory nor a package.
                         Ok(None) | Err(SkillError::FileNotFound { .. }) => {}
                         Err(error) => listing.unresolved_links.push((child, error)),
                     }
@@ -284,7 +284,7 @@ impl<T: Send, F: Fn(&SkillCandidate) -> Result<Option<T>, SkillError> + Sync> Sc
 
     fn link_outside_scope(&self, link: &Path) -> Diagnostic {
         let message = format!(
-            "the link leads out of `{}` and is not followed: copy the skill here, or add the folder that contains it",
+            "the link leads out of `{}` and is not followed: copy the skill here, or add the directory that contains it",
             self.root.path.display()
         );
         Diagnostic::new(RuleId::ScopeLink, Severity::Warning, message, link)
@@ -293,14 +293,14 @@ impl<T: Send, F: Fn(&SkillCandidate) -> Result<Option<T>, SkillError> + Sync> Sc
     fn limits_reached(&self, first: &Path) -> Diagnostic {
         let DiscoveryLimits { depth, directories, .. } = self.limits;
         let message = format!(
-            "searched only {depth} levels and {directories} folders below `{}`: skills beyond that may be missing",
+            "searched only {depth} levels and {directories} directories below `{}`: skills beyond that may be missing",
             self.root.path.display()
         );
         Diagnostic::new(RuleId::ScopeBounds, Severity::Warning, message, first)
     }
 }
 
-/// Resolves the root of a scan: an existing folder or package.
+/// Resolves the root of a scan: an existing directory or package.
 pub(crate) fn resolve(path: &Path) -> Result<SkillCandidate, SkillError> {
     let resolved = std::fs::canonicalize(path).map_err(|error| match SkillError::from_io(path, error) {
         SkillError::FileNotFound { path } => SkillError::NotFound { path, missing: Missing::Path },
@@ -309,7 +309,7 @@ pub(crate) fn resolve(path: &Path) -> Result<SkillCandidate, SkillError> {
     let is_package = path.file_name().is_some_and(is_package_name);
     let kind = kind_of(&resolved, is_package).map_err(|error| SkillError::from_io(path, error))?;
     let Some(kind) = kind else {
-        return Err(SkillError::NotFound { path: path.to_owned(), missing: Missing::Folder });
+        return Err(SkillError::NotFound { path: path.to_owned(), missing: Missing::Dir });
     };
     let name = resolved.file_name().unwrap_or_default().to_owned();
     Ok(SkillCandidate { path: resolved, name, kind, reached_by: ReachedBy::Within })
@@ -318,14 +318,14 @@ pub(crate) fn resolve(path: &Path) -> Result<SkillCandidate, SkillError> {
 fn kind_of(resolved: &Path, is_package: bool) -> std::io::Result<Option<CandidateKind>> {
     let metadata = std::fs::metadata(resolved)?;
     if metadata.is_dir() {
-        return Ok(Some(CandidateKind::Folder));
+        return Ok(Some(CandidateKind::Dir));
     }
     Ok((metadata.is_file() && is_package).then_some(CandidateKind::Package))
 }
 
-/// Whether the process may look up names in the folder.
-fn is_searchable(folder: &Path) -> bool {
-    let main_file = std::fs::symlink_metadata(folder.join(SKILL_FILES[0]));
+/// Whether the process may look up names in the directory.
+fn is_searchable(dir: &Path) -> bool {
+    let main_file = std::fs::symlink_metadata(dir.join(SKILL_FILES[0]));
     main_file.map_or_else(|error| error.kind() == std::io::ErrorKind::NotFound, |_| true)
 }
 

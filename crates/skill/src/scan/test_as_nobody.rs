@@ -8,7 +8,7 @@ use std::process::Command;
 /// The user id of "nobody" on every system.
 const NOBODY_UID: u32 = 65534;
 
-/// Runs `body`. For root, runs the test of this name in a process of "nobody", with its own temporary folder.
+/// Runs `body`. For root, runs the test of this name in a process of "nobody", with its own temporary directory.
 #[track_caller]
 #[expect(clippy::disallowed_methods, reason = "a test runs itself as somebody else")]
 pub(crate) fn check(test: &str, body: fn()) {

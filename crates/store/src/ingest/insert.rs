@@ -216,8 +216,8 @@ impl Store {
 /// use std::io::Write as _;
 /// use conjure_store::{FileMode, Store};
 ///
-/// let folder = tempfile::tempdir()?;
-/// let store = Store::open(&folder.path().join("store"))?;
+/// let directory = tempfile::tempdir()?;
+/// let store = Store::open(&directory.path().join("store"))?;
 /// let mut writer = store.writer(FileMode::Plain, 1 << 20)?;
 /// writer.write_all(b"hel")?;
 /// writer.write_all(b"lo")?;

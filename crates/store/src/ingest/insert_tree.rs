@@ -107,24 +107,24 @@ impl TreeInserter<'_> {
     }
 
     /// Inserts the entries of an open directory.
-    fn insert_dir(&mut self, folder: &OwnedFd, path: &Path) -> Result<(), StoreError> {
+    fn insert_dir(&mut self, dir: &OwnedFd, path: &Path) -> Result<(), StoreError> {
         let depth = self.options.max_depth.min(MAX_DEPTH);
         if self.ancestors.len() >= usize::try_from(depth).unwrap_or(usize::MAX) {
             return Err(self.limit_exceeded(path, "levels of directories", depth.into()));
         }
-        let stat = rustix::fs::fstat(folder).map_err(self.failed("list", path))?;
+        let stat = rustix::fs::fstat(dir).map_err(self.failed("list", path))?;
         self.ancestors.push((stat.st_dev, stat.st_ino));
-        for name in self.entry_names(folder, path)? {
-            self.insert_entry(folder, &name, &path.join(&name))?;
+        for name in self.entry_names(dir, path)? {
+            self.insert_entry(dir, &name, &path.join(&name))?;
         }
         self.ancestors.pop();
         Ok(())
     }
 
     /// The names in a directory, sorted.
-    fn entry_names(&mut self, folder: &OwnedFd, path: &Path) -> Result<Vec<OsString>, StoreError> {
+    fn entry_names(&mut self, dir: &OwnedFd, path: &Path) -> Result<Vec<OsString>, StoreError> {
         let mut names = Vec::new();
-        for entry in Dir::read_from(folder).map_err(self.failed("list", path))? {
+        for entry in Dir::read_from(dir).map_err(self.failed("list", path))? {
             let entry = entry.map_err(self.failed("list", path))?;
             let name = entry.file_name();
             if name == c"." || name == c".." {
@@ -144,19 +144,19 @@ impl TreeInserter<'_> {
         Ok(names)
     }
 
-    fn insert_entry(&mut self, folder: &OwnedFd, name: &OsStr, path: &Path) -> Result<(), StoreError> {
-        let stat = match rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
+    fn insert_entry(&mut self, dir: &OwnedFd, name: &OsStr, path: &Path) -> Result<(), StoreError> {
+        let stat = match rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) {
             // Another process has removed it.
             Err(Errno::NOENT) => return Ok(()),
             other => other.map_err(self.failed("read", path))?,
         };
         match FileType::from_raw_mode(stat.st_mode) {
             FileType::Directory => {
-                let inner = rustix::fs::openat(folder, name, OPEN_DIR, Mode::empty());
+                let inner = rustix::fs::openat(dir, name, OPEN_DIR, Mode::empty());
                 self.insert_dir(&inner.map_err(self.failed("open", path))?, path)
             }
             FileType::RegularFile => {
-                let open = || rustix::fs::openat(folder, name, OPEN_FILE | OFlags::NOFOLLOW, Mode::empty());
+                let open = || rustix::fs::openat(dir, name, OPEN_FILE | OFlags::NOFOLLOW, Mode::empty());
                 self.insert_file(path, &stat, open)
             }
             FileType::Symlink => self.follow_link(path),

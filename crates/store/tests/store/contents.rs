@@ -62,11 +62,11 @@ fn each_mode_is_a_separate_read_only_file() {
     let plain = fixture.store.insert_bytes(b"#!/bin/sh\n", FileMode::Plain).unwrap();
     let executable = fixture.store.insert_bytes(b"#!/bin/sh\n", FileMode::Executable).unwrap();
     assert_eq!(plain.digest, executable.digest);
-    let (path, folder) = fixture.folder("place");
+    let (path, directory) = fixture.dir("place");
     for (variant, name, expected) in
         [(FileMode::Plain, "plain", 0o444), (FileMode::Executable, "executable", 0o555)]
     {
-        let linked = fixture.store.link_into(&plain.digest, variant, &folder, Path::new(name)).unwrap();
+        let linked = fixture.store.link_into(&plain.digest, variant, &directory, Path::new(name)).unwrap();
         assert_eq!(linked, LinkMethod::HardLink);
         assert_eq!(mode(&path.join(name)), expected);
         assert_eq!(fs::metadata(path.join(name)).unwrap().nlink(), 2);
@@ -77,12 +77,12 @@ fn each_mode_is_a_separate_read_only_file() {
 fn a_taken_name_and_a_missing_content_are_refused() {
     let fixture = StoreFixture::new();
     let existing = fixture.store.insert_bytes(b"there", FileMode::Plain).unwrap().digest;
-    let (path, folder) = fixture.folder("place");
+    let (path, directory) = fixture.dir("place");
     fs::write(path.join("taken"), "mine").unwrap();
     let link = |digest: &Digest, name: &str| {
         fixture
             .store
-            .link_into(digest, FileMode::Plain, &folder, Path::new(name))
+            .link_into(digest, FileMode::Plain, &directory, Path::new(name))
             .map_err(|error| error.kind())
     };
     assert_eq!(link(&existing, "taken"), Err(StoreErrorKind::Exists));
@@ -99,15 +99,11 @@ fn another_file_system_gets_copies() {
     let fixture = StoreFixture::new();
     let other_dir = tempfile::tempdir_in("/dev/shm").unwrap();
     let device = |path: &Path| fs::metadata(path).unwrap().dev();
-    assert_ne!(
-        device(other_dir.path()),
-        device(fixture.folder.path()),
-        "the machine has one file system only"
-    );
+    assert_ne!(device(other_dir.path()), device(fixture.dir.path()), "the machine has one file system only");
     let bytes = vec![7; 300_000];
     let digest = fixture.store.insert_bytes(&bytes, FileMode::Executable).unwrap().digest;
-    let folder = open(other_dir.path());
-    let link = || fixture.store.link_into(&digest, FileMode::Executable, &folder, Path::new("copy"));
+    let directory = open(other_dir.path());
+    let link = || fixture.store.link_into(&digest, FileMode::Executable, &directory, Path::new("copy"));
     assert_eq!(link().unwrap(), LinkMethod::Copy);
     let copy = other_dir.path().join("copy");
     assert_eq!((fs::read(&copy).unwrap(), mode(&copy)), (bytes, 0o555));
@@ -122,8 +118,8 @@ fn a_file_with_too_many_links_is_copied() {
     const MORE_THAN_ANY: u32 = 66_000;
     let fixture = StoreFixture::new();
     let digest = fixture.store.insert_bytes(b"popular", FileMode::Plain).unwrap().digest;
-    let (path, folder) = fixture.folder("place");
-    fixture.store.link_into(&digest, FileMode::Plain, &folder, Path::new("0")).unwrap();
+    let (path, directory) = fixture.dir("place");
+    fixture.store.link_into(&digest, FileMode::Plain, &directory, Path::new("0")).unwrap();
     for number in 1..MORE_THAN_ANY {
         let (from, to) = (path.join("0"), path.join(number.to_string()));
         match fs::hard_link(from, to) {
@@ -133,7 +129,7 @@ fn a_file_with_too_many_links_is_copied() {
         }
     }
     let links = fs::metadata(path.join("0")).unwrap().nlink();
-    let linked = fixture.store.link_into(&digest, FileMode::Plain, &folder, Path::new("last")).unwrap();
+    let linked = fixture.store.link_into(&digest, FileMode::Plain, &directory, Path::new("last")).unwrap();
     let expected = if links > u64::from(MORE_THAN_ANY) { LinkMethod::HardLink } else { LinkMethod::Copy };
     assert_eq!(linked, expected);
     assert_eq!(fs::read(path.join("last")).unwrap(), b"popular");
@@ -164,8 +160,8 @@ fn unreferenced_and_unused_contents_are_collected() {
     let live = fixture.store.insert_bytes(b"live", FileMode::Plain).unwrap().digest;
     let dead = fixture.store.insert_bytes(b"dead!", FileMode::Plain).unwrap().digest;
     fixture.store.insert_bytes(b"dead!", FileMode::Executable).unwrap();
-    let (path, folder) = fixture.folder("place");
-    fixture.store.link_into(&dead, FileMode::Plain, &folder, Path::new("linked")).unwrap();
+    let (path, directory) = fixture.dir("place");
+    fixture.store.link_into(&dead, FileMode::Plain, &directory, Path::new("linked")).unwrap();
     assert_eq!(fixture.store.linked_digests().unwrap(), [dead].into());
     let retained = fixture.store.collect_garbage(|_| false, NEVER).unwrap();
     assert_eq!((retained.removed, retained.kept), (0, 3));
@@ -187,12 +183,12 @@ fn inserting_an_existing_content_defers_its_collection() {
         File::open(&path).unwrap().set_times(long_ago).unwrap();
     };
     let an_hour_ago = Timestamp::from_millis(SystemClock.timestamp().millis() - 3_600_000);
-    let (_, folder) = fixture.folder("place");
+    let (_, directory) = fixture.dir("place");
     age();
     assert!(!fixture.store.insert_bytes(b"old", FileMode::Plain).unwrap().is_new);
     assert_eq!(fixture.store.collect_garbage(|_| false, an_hour_ago).unwrap().removed, 0);
     age();
-    fixture.store.link_into(&digest, FileMode::Plain, &folder, Path::new("use")).unwrap();
+    fixture.store.link_into(&digest, FileMode::Plain, &directory, Path::new("use")).unwrap();
     assert_eq!(fixture.store.collect_garbage(|_| false, an_hour_ago).unwrap().removed, 0);
     age();
     assert_eq!(fixture.store.collect_garbage(|_| false, an_hour_ago).unwrap().removed, 1);
@@ -352,10 +348,11 @@ fn copies_and_paths_work_for_both_modes() {
     let fixture = StoreFixture::new();
     let plain = fixture.store.insert_bytes(b"plain", FileMode::Plain).unwrap();
     let executable = fixture.store.insert_bytes(b"run", FileMode::Executable).unwrap();
-    let (dir, folder) = fixture.folder("place");
+    let (dir, directory) = fixture.dir("place");
     for (name, inserted) in [("plain", plain), ("run", executable)] {
-        fixture.store.copy_into(&inserted.digest, FileMode::Plain, &folder, Path::new(name)).unwrap();
-        let existing = fixture.store.copy_into(&inserted.digest, FileMode::Plain, &folder, Path::new(name));
+        fixture.store.copy_into(&inserted.digest, FileMode::Plain, &directory, Path::new(name)).unwrap();
+        let existing =
+            fixture.store.copy_into(&inserted.digest, FileMode::Plain, &directory, Path::new(name));
         assert_eq!(existing.unwrap_err().kind(), StoreErrorKind::Exists);
         let copy = dir.join(name);
         assert_eq!((fs::metadata(&copy).unwrap().nlink(), mode(&copy)), (1, 0o444));
@@ -368,9 +365,10 @@ fn copies_and_paths_work_for_both_modes() {
     }
     let absent = Digest::of_bytes(b"absent");
     assert_eq!(fixture.store.path(&absent).unwrap(), None);
-    let error = fixture.store.copy_into(&absent, FileMode::Plain, &folder, Path::new("absent")).unwrap_err();
+    let error =
+        fixture.store.copy_into(&absent, FileMode::Plain, &directory, Path::new("absent")).unwrap_err();
     assert_eq!(error.kind(), StoreErrorKind::NotFound);
-    assert!(fixture.store.copy_into(&plain.digest, FileMode::Plain, &folder, Path::new("../x")).is_err());
+    assert!(fixture.store.copy_into(&plain.digest, FileMode::Plain, &directory, Path::new("../x")).is_err());
     assert!(
         !fs::read_dir(&dir)
             .unwrap()

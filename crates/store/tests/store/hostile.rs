@@ -22,7 +22,7 @@ fn only_regular_files_are_inserted() {
     mknodat(CWD, &pipe, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
     let socket = fixture.path("socket");
     let _listener = UnixListener::bind(&socket).unwrap();
-    for path in [&pipe, &socket, Path::new("/dev/zero"), fixture.folder.path()] {
+    for path in [&pipe, &socket, Path::new("/dev/zero"), fixture.dir.path()] {
         assert_eq!(refusal(&fixture.store, path), StoreErrorKind::NotRegularFile, "{}", path.display());
     }
     assert_eq!(refusal(&fixture.store, &fixture.path("missing")), StoreErrorKind::NotFound);
@@ -57,7 +57,7 @@ fn a_directory_that_is_no_store_is_refused_and_unchanged() {
     set_mode(later.parent().unwrap(), 0o755);
     assert_eq!(Store::open(later.parent().unwrap()).unwrap_err().kind(), StoreErrorKind::Unusable);
     assert_eq!(Store::open(&other).unwrap_err().kind(), StoreErrorKind::Exists);
-    let (open, _) = fixture.folder("open");
+    let (open, _) = fixture.dir("open");
     set_mode(&open, 0o777);
     let error = Store::open(&open).unwrap_err();
     assert_eq!(error.kind(), StoreErrorKind::Unusable);
@@ -80,7 +80,7 @@ fn a_partly_created_store_is_completed() {
 fn foreign_files_in_a_store_stay() {
     let fixture = StoreFixture::new();
     fixture.store.insert_bytes(b"x", FileMode::Plain).unwrap();
-    for name in ["plain/README", "plain/zz", "plain/ab/short", "temporary/folder/file"] {
+    for name in ["plain/README", "plain/zz", "plain/ab/short", "temporary/directory/file"] {
         let path = fixture.store.root().join(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         if !path.exists() {
@@ -95,5 +95,5 @@ fn foreign_files_in_a_store_stay() {
         fixture.store.collect_garbage(|_| true, conjure_base::Timestamp::from_millis(0)).unwrap().kept,
         1
     );
-    assert!(fixture.store.root().join("temporary/folder/file").exists());
+    assert!(fixture.store.root().join("temporary/directory/file").exists());
 }

@@ -34,18 +34,18 @@ fn act() -> impl Strategy<Value = Operation> {
 }
 
 fn name() -> impl Strategy<Value = String> {
-    "[ab.]{1,2}".prop_filter("no folder's own names", |name| name != "." && name != "..")
+    "[ab.]{1,2}".prop_filter("no directory's own names", |name| name != "." && name != "..")
 }
 
 fn files() -> impl Strategy<Value = BTreeMap<Vec<String>, (Vec<u8>, bool)>> {
     let path = prop::collection::vec(name(), 1..4);
     prop::collection::btree_map(path, (content(), any::<bool>()), 0..12).prop_map(|files| {
         // A name cannot be a file's and a directory's at once.
-        let folders: BTreeSet<Vec<String>> = files
+        let directories: BTreeSet<Vec<String>> = files
             .keys()
             .flat_map(|path| (1..path.len()).map(|length| path[..length].to_vec()).collect::<Vec<_>>())
             .collect();
-        files.into_iter().filter(|(path, _)| !folders.contains(path)).collect()
+        files.into_iter().filter(|(path, _)| !directories.contains(path)).collect()
     })
 }
 
@@ -103,8 +103,8 @@ proptest! {
         let options = TreeOptions::default();
         let tree = fixture.store.insert_tree(&source, &options).unwrap();
         prop_assert_eq!(tree.files().len(), files.len());
-        let (dir, folder) = fixture.folder("place");
-        fixture.store.link_tree(&tree, &folder).unwrap();
+        let (dir, directory) = fixture.dir("place");
+        fixture.store.link_tree(&tree, &directory).unwrap();
         let second = fixture.store.insert_tree(&dir, &options).unwrap();
         prop_assert_eq!(&second, &tree);
         // Any change of a file changes the digest.

@@ -38,7 +38,7 @@ impl Clock for FixedClock {
 
 /// A store without durability, and a directory beside it.
 pub(crate) struct StoreFixture {
-    pub(crate) folder: TempDir,
+    pub(crate) dir: TempDir,
     pub(crate) store: Store,
 }
 
@@ -48,9 +48,9 @@ impl StoreFixture {
     }
 
     pub(crate) fn with(options: StoreOptions) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let store = Store::open_with(&folder.path().join("store"), options).unwrap();
-        Self { folder, store }
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open_with(&dir.path().join("store"), options).unwrap();
+        Self { dir, store }
     }
 
     /// A fixture whose store has a clock that does not move.
@@ -64,7 +64,7 @@ impl StoreFixture {
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
+        self.dir.path().join(name)
     }
 
     /// A new file beside the store.
@@ -75,8 +75,8 @@ impl StoreFixture {
         path
     }
 
-    /// A new folder beside the store, open.
-    pub(crate) fn folder(&self, name: &str) -> (PathBuf, OwnedFd) {
+    /// A new directory beside the store, open.
+    pub(crate) fn dir(&self, name: &str) -> (PathBuf, OwnedFd) {
         let path = self.path(name);
         fs::create_dir(&path).unwrap();
         (path.clone(), open(&path))
@@ -100,9 +100,8 @@ pub(crate) fn age_file(fixture: &StoreFixture, path: &Path) {
     }
 }
 
-pub(crate) fn open(folder: &Path) -> OwnedFd {
-    rustix::fs::openat(CWD, folder, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
-        .unwrap()
+pub(crate) fn open(dir: &Path) -> OwnedFd {
+    rustix::fs::openat(CWD, dir, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).unwrap()
 }
 
 pub(crate) fn mode(path: &Path) -> u32 {

@@ -40,8 +40,8 @@ fn a_directory_is_linked_as_it_was_inserted() {
     let script = &tree.files()[2];
     assert_eq!((script.mode(), script.size()), (FileMode::Executable, 10));
     assert_eq!(*script.digest(), Digest::of_bytes(b"#!/bin/sh\n"));
-    let (path, folder) = fixture.folder("place");
-    fixture.store.link_tree(&tree, &folder).unwrap();
+    let (path, dir) = fixture.dir("place");
+    fixture.store.link_tree(&tree, &dir).unwrap();
     assert_eq!(fs::read(path.join("scripts/data/table.csv")).unwrap(), b"a,b\n");
     assert_eq!(mode(&path.join("scripts/run.sh")), 0o555);
     assert_eq!(mode(&path.join("SKILL.md")), 0o444);
@@ -168,10 +168,10 @@ fn the_limits_hold() {
     assert!(refused(TreeOptions { max_depth: 2, ..all() }).contains("more than 2 levels of directories"));
     // A thousand directories with links to each other: two to the power of thirty paths.
     for depth in 0..30 {
-        let folder = skill.join(depth.to_string());
-        fs::create_dir(&folder).unwrap();
+        let dir = skill.join(depth.to_string());
+        fs::create_dir(&dir).unwrap();
         for name in ["a", "b"] {
-            symlink(format!("../{}", depth + 1), folder.join(name)).unwrap();
+            symlink(format!("../{}", depth + 1), dir.join(name)).unwrap();
         }
     }
     refused(all());
@@ -197,8 +197,8 @@ fn names_may_contain_any_bytes() {
     fs::write(skill.join(&odd), "odd").unwrap();
     let tree = fixture.store.insert_tree(&skill, &all()).unwrap();
     assert_eq!(tree.files()[1].path(), Path::new(&odd));
-    let (path, folder) = fixture.folder("place");
-    fixture.store.link_tree(&tree, &folder).unwrap();
+    let (path, dir) = fixture.dir("place");
+    fixture.store.link_tree(&tree, &dir).unwrap();
     assert_eq!(fs::read(path.join(&odd)).unwrap(), b"odd");
 }
 
@@ -263,8 +263,8 @@ fn a_tree_whose_content_was_removed_is_not_linked() {
     let fixture = StoreFixture::new();
     let tree = fixture.store.insert_tree(&skill(&fixture), &all()).unwrap();
     fixture.store.remove(&Digest::of_bytes(b"a,b\n")).unwrap();
-    let (_, folder) = fixture.folder("place");
-    assert_eq!(fixture.store.link_tree(&tree, &folder).unwrap_err().kind(), StoreErrorKind::NotFound);
+    let (_, dir) = fixture.dir("place");
+    assert_eq!(fixture.store.link_tree(&tree, &dir).unwrap_err().kind(), StoreErrorKind::NotFound);
 }
 
 #[test]

@@ -31,7 +31,7 @@ impl ArtifactTools {
         ArtifactPrompt {
             access: match layout.map(|layout| &layout.artifacts) {
                 None | Some(ArtifactDir::None) => ArtifactAccess::ToolsOnly,
-                Some(ArtifactDir::Fixed(folder)) => ArtifactAccess::Directory(folder.clone()),
+                Some(ArtifactDir::Fixed(dir)) => ArtifactAccess::Directory(dir.clone()),
                 Some(ArtifactDir::PerSandbox) => ArtifactAccess::EnvironmentVariables,
             },
             container_files: ContainerFiles::None,

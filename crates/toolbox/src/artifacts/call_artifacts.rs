@@ -59,7 +59,7 @@ impl CallArtifacts<'_> {
                 let place = root.map(|root| path_text(root.join(path)));
                 place.ok_or_else(|| {
                     let reason =
-                        format!("the sandbox does not have the folder of the skill `{}`", skill.name());
+                        format!("the sandbox does not have the directory of the skill `{}`", skill.name());
                     self.early_result(input, ArtifactError::Unsupported(reason))
                 })
             }

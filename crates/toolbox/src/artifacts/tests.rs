@@ -84,9 +84,9 @@ impl Fetch for Web {
     }
 }
 
-/// A session's folder with a store and a skill, its sandbox, and the fake of the web.
+/// A session's directory with a store and a skill, its sandbox, and the fake of the web.
 struct Fixture {
-    folder: TempDir,
+    dir: TempDir,
     store: Store,
     web: Arc<Web>,
     executor: FakeExecutor,
@@ -100,8 +100,8 @@ impl Fixture {
     }
 
     fn with(change: impl FnOnce(FakeExecutor) -> FakeExecutor) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let root = fs::canonicalize(folder.path()).unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let root = fs::canonicalize(dir.path()).unwrap();
         let store = Store::open(&root.join("store")).unwrap();
         let skill = root.join("csv-helper");
         for (path, content) in [
@@ -133,7 +133,7 @@ impl Fixture {
         )
         .with_fetch(Arc::clone(&web) as Arc<dyn Fetch>)
         .with_skills(vec![skill]);
-        Self { folder, store, web, executor, skills, tools: ArtifactTools::new(resolver) }
+        Self { dir, store, web, executor, skills, tools: ArtifactTools::new(resolver) }
     }
 
     fn builder(&self) -> ToolboxBuilder {

@@ -30,7 +30,7 @@ pub(crate) fn status_and_text(action: &str, subject: &str, error: &SandboxError)
 
 const fn hint(kind: SandboxErrorKind) -> Option<&'static str> {
     Some(match kind {
-        SandboxErrorKind::NotFound => "view the folder that should hold it",
+        SandboxErrorKind::NotFound => "view the directory that should hold it",
         SandboxErrorKind::TooLarge => "work on a part of it with `bash_tool`",
         SandboxErrorKind::NotText => "inspect and change files that are not text with `bash_tool`",
         SandboxErrorKind::NoMatch => {

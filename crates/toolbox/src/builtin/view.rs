@@ -172,7 +172,7 @@ impl TextLines<'_> {
 
 fn directory(shown: &str, listing: &Listing, budget: usize) -> String {
     if listing.entries.is_empty() {
-        return format!("[`{shown}` is an empty folder, hidden names aside]");
+        return format!("[`{shown}` is an empty directory, hidden names aside]");
     }
     let mut text = format!("{shown}, two levels deep, without hidden names:\n");
     let mut left_out = 0_usize;
@@ -191,9 +191,9 @@ fn directory(shown: &str, listing: &Listing, budget: usize) -> String {
         }
     }
     if left_out > 0 {
-        let _ = write!(text, "[{left_out} more entries do not fit; view a folder beneath]");
+        let _ = write!(text, "[{left_out} more entries do not fit; view a directory beneath]");
     } else if listing.truncated {
-        text.push_str("[there are more entries than can be listed; view a folder beneath]");
+        text.push_str("[there are more entries than can be listed; view a directory beneath]");
     }
     text
 }

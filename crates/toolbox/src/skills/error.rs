@@ -38,10 +38,10 @@ pub(crate) enum SkillCallError {
          this skill"
     )]
     NotReady { name: String, missing: String },
-    #[error("path `{path}` is absolute\nhint: give it relative to the skill's folder{}", suggestion(.relative.as_deref()))]
+    #[error("path `{path}` is absolute\nhint: give it relative to the skill's directory{}", suggestion(.relative.as_deref()))]
     Absolute { path: String, relative: Option<String> },
     #[error(
-        "path `{path}` leads out of the skill's folder\nhint: give it without `..`, relative to the skill's folder"
+        "path `{path}` leads out of the skill's directory\nhint: give it without `..`, relative to the skill's directory"
     )]
     EscapesSkillDir { path: String },
     #[error("the skill `{name}` has no file `{path}`{}", hint(.files))]
@@ -53,7 +53,7 @@ pub(crate) enum SkillCallError {
          {}", at(.command_path.as_deref())
     )]
     TooLarge { name: String, path: String, size: u64, max: u64, command_path: Option<String> },
-    #[error("the sandbox does not have the folder of the skill `{name}`, so its scripts cannot be run")]
+    #[error("the sandbox does not have the directory of the skill `{name}`, so its scripts cannot be run")]
     NotInSandbox { name: String },
     #[error(
         "no known interpreter runs `{path}`: its extension is none of the known ones, it may not be executed, and its \
@@ -71,7 +71,7 @@ pub(crate) enum SkillCallError {
 pub(super) const fn message(kind: SkillErrorKind) -> &'static str {
     match kind {
         SkillErrorKind::FileNotFound | SkillErrorKind::NotFound => "it is not there",
-        SkillErrorKind::PathNotAllowed => "it is not a regular file within the skill's folder",
+        SkillErrorKind::PathNotAllowed => "it is not a regular file within the skill's directory",
         SkillErrorKind::PermissionDenied => "the system refuses",
         SkillErrorKind::TooLarge => "it is too large",
         SkillErrorKind::InvalidFrontmatter => "its SKILL.md is not valid any more",

@@ -24,7 +24,7 @@ const DEFAULT: [(&str, &[&str]); 12] = [
 ///
 /// | extension | program |
 /// |---|---|
-/// | `.py` | `python3`, with the skill's folder on `PYTHONPATH` |
+/// | `.py` | `python3`, with the skill's directory on `PYTHONPATH` |
 /// | `.sh`, `.bash` | `bash` |
 /// | `.js`, `.mjs`, `.cjs` | `node` |
 /// | `.ts`, `.mts` | `deno run --allow-all` |
@@ -79,7 +79,7 @@ impl Interpreters {
         self.0.get(&extension).map(Vec::as_slice)
     }
 
-    /// Whether a skill's file looks like a script, by its extension or its folder.
+    /// Whether a skill's file looks like a script, by its extension or its directory.
     pub(crate) fn is_script(&self, file: &Path) -> bool {
         self.for_script(file).is_some() || file.starts_with("scripts")
     }
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_script_is_known_by_its_extension_or_its_folder() {
+    fn a_script_is_known_by_its_extension_or_its_directory() {
         let table = Interpreters::default();
         for (file, expected) in [
             ("core/a.py", true),

@@ -107,15 +107,15 @@ fn suggest_files(skill: &SessionSkill, relative: &Path) -> String {
 }
 
 /// Lists the files beneath a directory of a skill; `None` if there are none.
-fn list_files(skill: &SessionSkill, folder: &Path) -> Option<String> {
-    let files_in_folder = || skill.files().iter().filter(|file| file.starts_with(folder));
-    files_in_folder().next()?;
+fn list_files(skill: &SessionSkill, dir: &Path) -> Option<String> {
+    let files_in_dir = || skill.files().iter().filter(|file| file.starts_with(dir));
+    files_in_dir().next()?;
     let mut text = format!("files of the skill `{}`:\n", skill.name());
-    for file in files_in_folder().take(MAX_LISTED) {
+    for file in files_in_dir().take(MAX_LISTED) {
         let name = file.to_string_lossy().replace(char::is_control, "\u{FFFD}");
         let _ = writeln!(text, "{name}");
     }
-    if let Some(more @ 1..) = files_in_folder().count().checked_sub(MAX_LISTED) {
+    if let Some(more @ 1..) = files_in_dir().count().checked_sub(MAX_LISTED) {
         let _ = write!(text, "[{more} more files are not listed here]");
     }
     Some(text)

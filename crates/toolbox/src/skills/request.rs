@@ -117,7 +117,7 @@ impl SkillRequest {
                 let (skill, path) = tools.skill_and_path(&fields)?;
                 if ArtifactUri::is_reference(&path) {
                     return Err(format!(
-                        "field `path` is `{}`, and only a file of a skill is run: give it relative to the skill's folder, and \
+                        "field `path` is `{}`, and only a file of a skill is run: give it relative to the skill's directory, and \
                          other files as arguments",
                         quote(&path)
                     ));
@@ -130,7 +130,7 @@ impl SkillRequest {
                     env: variables(&fields)?,
                     workdir: match fields.optional_text("workdir")? {
                         None => None,
-                        Some(folder) => Some(without_zero("workdir", folder)?.to_owned()),
+                        Some(dir) => Some(without_zero("workdir", dir)?.to_owned()),
                     },
                 })
             }

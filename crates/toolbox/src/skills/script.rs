@@ -56,10 +56,10 @@ impl SkillTools {
         let relative = self.relative_path(skill, &script.path)?;
         let program = self.program(skill, &script.path, &relative, &join_in_skill(&root, &relative)).await?;
         let workspace = executor.layout().workspace.to_string_lossy().into_owned();
-        let folder = match script.workdir.as_deref() {
+        let dir = match script.workdir.as_deref() {
             None => root.clone(),
-            Some(folder) if Path::new(folder).is_absolute() => folder.into(),
-            Some(folder) => join_in_skill(&root, &self.relative_path(skill, folder)?),
+            Some(dir) if Path::new(dir).is_absolute() => dir.into(),
+            Some(dir) => join_in_skill(&root, &self.relative_path(skill, dir)?),
         };
         let root = root.to_string_lossy().into_owned();
         let kept = capture_limit(call.limits.shell) / 2;
@@ -72,7 +72,7 @@ impl SkillTools {
                 self.default_inputs(skill),
                 script.env,
             ),
-            cwd: Some(folder.to_string_lossy().into_owned()),
+            cwd: Some(dir.to_string_lossy().into_owned()),
             merge_stderr: false,
             keep_head: kept,
             keep_tail: kept,
@@ -186,7 +186,7 @@ fn report(path: &str, root: &str, outcome: &CommandOutcome, call: &SkillCallCont
     }
     if status != ToolStatus::Succeeded && mentions_read_only(&stdout, &stderr) {
         notices.push(format!(
-            "the skill's folder `{root}` cannot be written: let the script write to the workspace ($CONJURE_WORKSPACE), or to \
+            "the skill's directory `{root}` cannot be written: let the script write to the workspace ($CONJURE_WORKSPACE), or to \
              $CONJURE_SCRATCH what nobody needs later, by its arguments or from there as `workdir`"
         ));
     }

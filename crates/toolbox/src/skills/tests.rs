@@ -271,7 +271,7 @@ async fn running_scripts_of_active_skills() {
     let mut fixture = Fixture::new();
     let lost = SandboxError::new(
         SandboxErrorKind::NotFound,
-        "cannot run `python3`: it is in no folder of PATH (/bin); install it or give its full path",
+        "cannot run `python3`: it is in no directory of PATH (/bin); install it or give its full path",
     );
     let mut failed = exited(3, "half\n");
     failed.stderr.head = b"OSError: [Errno 30] Read-only file system: 'out.json'\n".to_vec();

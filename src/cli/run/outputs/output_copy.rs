@@ -32,13 +32,13 @@ static ZEROS: [u8; 64 * 1024] = [0; 64 * 1024];
 /// The target of copies, and their size limit.
 #[derive(Debug)]
 pub(crate) struct OutputTarget {
-    pub(crate) folder: OpenDir,
+    pub(crate) dir: OpenDir,
     /// The limit of all files together, in bytes.
     pub(crate) limit: u64,
 }
 
 /// Opens the directory, and creates it if it is missing. Tools may replace it while it is open. Blocks.
-pub(crate) fn open_folder(path: &Path, tools: &ToolDirs) -> Result<OpenDir, CliError> {
+pub(crate) fn open_dir(path: &Path, tools: &ToolDirs) -> Result<OpenDir, CliError> {
     destination::open_dir(path, tools).map_err(|error| CliError::usage(format!("`--out`: {error}")))
 }
 
@@ -54,17 +54,16 @@ pub(crate) async fn copy_outputs(
     let mut budget = CopyBudget::new(out.limit);
     for file in newest {
         let name = printable(&file.name);
-        match copy_file(session, file, &out.folder, &mut budget).await {
+        match copy_file(session, file, &out.dir, &mut budget).await {
             Ok(bytes) => saved.push((bytes, name)),
             Err(reason) => {
                 terminal
-                    .warning(&format!("`{name}` is not in the folder of `--out`: {}", printable(&reason)));
+                    .warning(&format!("`{name}` is not in the directory of `--out`: {}", printable(&reason)));
             }
         }
     }
     if !saved.is_empty() {
-        terminal
-            .styled(Style::Plain, &format!("copied to {}:", printable(&out.folder.path.to_string_lossy())));
+        terminal.styled(Style::Plain, &format!("copied to {}:", printable(&out.dir.path.to_string_lossy())));
     }
     for (bytes, name) in saved {
         terminal.note(&format!("  {:>9}  {name}", human_size(bytes)));
@@ -91,7 +90,7 @@ async fn copy_file(
     budget: &mut CopyBudget,
 ) -> Result<u64, String> {
     let mut content = session.open_file(file).await.map_err(|error| error.to_string())?;
-    let (folder, name, made) = create_file(out, Path::new(&file.name))?;
+    let (dir, name, made) = create_file(out, Path::new(&file.name))?;
     let mut target = tokio::fs::File::from_std(made);
     let mut bytes = 0;
     let said = |error: std::io::Error| error.to_string();
@@ -114,7 +113,7 @@ async fn copy_file(
     let written = written.await;
     if written.is_err() {
         // An incomplete copy is of no use.
-        let _ = rustix::fs::unlinkat(&folder, &name, AtFlags::empty());
+        let _ = rustix::fs::unlinkat(&dir, &name, AtFlags::empty());
     }
     written.map(|()| bytes)
 }
@@ -154,24 +153,24 @@ fn create_file(out: &OpenDir, relative: &Path) -> Result<(OwnedFd, PathBuf, File
             _ => return Err("its name leads out of it".to_owned()),
         }
     }
-    let Some((name, folders)) = parts.split_last() else { return Err("it has no name".to_owned()) };
+    let Some((name, dirs)) = parts.split_last() else { return Err("it has no name".to_owned()) };
     let said = |errno: Errno| match errno {
         Errno::EXIST => "there is a file of this name, which is not overwritten".to_owned(),
-        Errno::LOOP | Errno::NOTDIR => "a link, or a file, is in the place of its folder".to_owned(),
+        Errno::LOOP | Errno::NOTDIR => "a link, or a file, is in the place of its directory".to_owned(),
         other => std::io::Error::from(other).to_string(),
     };
-    let as_folder = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let mut folder = rustix::fs::openat(&out.handle, ".", as_folder, Mode::empty()).map_err(said)?;
-    for part in folders {
-        match rustix::fs::mkdirat(&folder, *part, Mode::from_raw_mode(0o777)) {
+    let as_dir = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let mut dir = rustix::fs::openat(&out.handle, ".", as_dir, Mode::empty()).map_err(said)?;
+    for part in dirs {
+        match rustix::fs::mkdirat(&dir, *part, Mode::from_raw_mode(0o777)) {
             Ok(()) | Err(Errno::EXIST) => {}
             Err(errno) => return Err(said(errno)),
         }
-        folder = rustix::fs::openat(folder.as_fd(), *part, as_folder, Mode::empty()).map_err(said)?;
+        dir = rustix::fs::openat(dir.as_fd(), *part, as_dir, Mode::empty()).map_err(said)?;
     }
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let made = rustix::fs::openat(&folder, *name, flags, Mode::from_raw_mode(0o666)).map_err(said)?;
-    Ok((folder, name.to_path_buf(), made.into()))
+    let made = rustix::fs::openat(&dir, *name, flags, Mode::from_raw_mode(0o666)).map_err(said)?;
+    Ok((dir, name.to_path_buf(), made.into()))
 }
 
 #[cfg(test)]
@@ -181,11 +180,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_are_made_in_the_folder_and_nowhere_else() {
-        let folder = tempfile::tempdir().unwrap();
-        let (out, outside) = (folder.path().join("out"), folder.path().join("outside"));
+    fn files_are_made_in_the_directory_and_nowhere_else() {
+        let dir = tempfile::tempdir().unwrap();
+        let (out, outside) = (dir.path().join("out"), dir.path().join("outside"));
         std::fs::create_dir(&outside).unwrap();
-        let opened = open_folder(&out, &ToolDirs::default()).unwrap();
+        let opened = open_dir(&out, &ToolDirs::default()).unwrap();
         create_file(&opened, Path::new("a/b/report.md")).unwrap();
         assert!(out.join("a/b/report.md").is_file());
         symlink(&outside, out.join("link")).unwrap();
@@ -203,7 +202,7 @@ mod tests {
             assert!(error.contains(expected), "{name}: {error}");
         }
         assert_eq!(std::fs::read_dir(&outside).unwrap().count(), 0);
-        std::fs::write(folder.path().join("file"), "").unwrap();
-        assert!(open_folder(&folder.path().join("file"), &ToolDirs::default()).is_err());
+        std::fs::write(dir.path().join("file"), "").unwrap();
+        assert!(open_dir(&dir.path().join("file"), &ToolDirs::default()).is_err());
     }
 }

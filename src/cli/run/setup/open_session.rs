@@ -161,7 +161,7 @@ pub(crate) async fn open_session(
         skills,
         variables,
         inputs,
-        workspace: folder,
+        workspace: dir,
         out,
         attached,
         tools,
@@ -172,7 +172,7 @@ pub(crate) async fn open_session(
         let options =
             RuntimeOptions::from(config).model(name.clone(), Arc::clone(&model)).approver(rules.approver());
         let options = match std::env::current_dir() {
-            Ok(folder) => options.project(folder),
+            Ok(dir) => options.project(dir),
             Err(_) => options,
         };
         selected.with_key(options, &environment)
@@ -201,8 +201,8 @@ pub(crate) async fn open_session(
     if let Some(activation) = args.activation {
         spec = spec.activation(activation);
     }
-    if let Some(folder) = folder {
-        spec = spec.workspace(folder);
+    if let Some(dir) = dir {
+        spec = spec.workspace(dir);
     }
     for (name, source) in attached {
         spec = spec.artifact(name, source);
@@ -215,10 +215,10 @@ pub(crate) async fn open_session(
         Err(error) => return Err(error.into()),
     };
     let id = session.id();
-    let folder = host.runtime.workspace(&host.tenant, id).await?;
-    let folder = folder.ok_or_else(|| CliError::internal("the session has no folder to work in"))?;
+    let dir = host.runtime.workspace(&host.tenant, id).await?;
+    let dir = dir.ok_or_else(|| CliError::internal("the session has no directory to work in"))?;
     let owner = if args.workspace.is_some() { WorkspaceOwner::User } else { WorkspaceOwner::Session };
-    let workspace = SessionWorkspace::at_real_path(&folder)?;
+    let workspace = SessionWorkspace::at_real_path(&dir)?;
     let hosted = HostedState { skills: args.hosted.clone(), ..HostedState::default() };
     let opened = slot.insert(CommandSession {
         host,
@@ -229,7 +229,7 @@ pub(crate) async fn open_session(
         out,
         hosted,
     });
-    let (files, before) = add_files(folder, copied, tools).await?;
+    let (files, before) = add_files(dir, copied, tools).await?;
     opened.before = before;
     Ok(NewSession {
         recording: ModelRecording { recorder, price_check: selected.price_check },
@@ -310,12 +310,12 @@ fn load_args(
     let redactor = redactor(&variables, &selected, config, process);
     redactor.extend(&redactor_of_inputs(&skills, &inputs, &variables));
     terminal.redact(redactor.clone());
-    let workspace = args.workspace.as_deref().map(|folder| real_folder(folder, terminal)).transpose()?;
+    let workspace = args.workspace.as_deref().map(|dir| real_dir(dir, terminal)).transpose()?;
     let tools = tool_dirs(workspace.as_deref(), config, process);
     let (selected, recorder) = with_recorder(selected, args.record.as_deref(), redactor, &tools)?;
     warn_missing_inputs(&skills, &inputs, terminal);
     let out = match out {
-        Some((path, limit)) => Some(OutputTarget { folder: output_copy::open_folder(&path, &tools)?, limit }),
+        Some((path, limit)) => Some(OutputTarget { dir: output_copy::open_dir(&path, &tools)?, limit }),
         None => None,
     };
     let attached = args.attach.iter().map(|attached| {
@@ -343,11 +343,11 @@ fn warn_missing_inputs(skills: &[Arc<Skill>], inputs: &SkillInputs, terminal: &T
 }
 
 /// The canonical path of the user's directory, so that a later link cannot redirect the session. Reports a link in the path.
-fn real_folder(folder: &Path, terminal: &Terminal) -> Result<PathBuf, CliError> {
-    let found = SessionWorkspace::existing(folder);
+fn real_dir(dir: &Path, terminal: &Terminal) -> Result<PathBuf, CliError> {
+    let found = SessionWorkspace::existing(dir);
     let found = found.map_err(|error| CliError::from(error).in_option("--workspace"))?;
-    if has_symlink(folder) {
-        let (named, real) = (folder.to_string_lossy(), found.path().to_string_lossy());
+    if has_symlink(dir) {
+        let (named, real) = (dir.to_string_lossy(), found.path().to_string_lossy());
         let (named, real) = (printable(&named), printable(&real));
         terminal.note(&format!("`--workspace {named}` is a link: tools work in {real}"));
     }

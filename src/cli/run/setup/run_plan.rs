@@ -28,10 +28,8 @@ pub(crate) async fn prepare(
     slot: &mut Option<CommandSession>,
 ) -> Result<RunPlan, CliError> {
     let prompt = prompt_input::check_prompt(&args.prompt)?;
-    let files = SessionFiles {
-        copied: args.file.clone(),
-        out: args.out.clone().map(|folder| (folder, args.out_limit)),
-    };
+    let files =
+        SessionFiles { copied: args.file.clone(), out: args.out.clone().map(|dir| (dir, args.out_limit)) };
     let new = open_session(&args.new_session, files, config, environment, terminal, slot).await?;
     let given = prompt_input::standard_input(terminal).await?;
     let opened = slot.as_ref().ok_or_else(|| CliError::internal("the session is not there"))?;

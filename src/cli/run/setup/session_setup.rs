@@ -38,7 +38,7 @@ pub(crate) fn redactor(
 /// The directories that tools may write to: this session's workspace and those of earlier sessions, the data directory, and what the
 /// configuration gives to sandboxes. Blocks.
 pub(crate) fn tool_dirs(workspace: Option<&Path>, config: &Config, process: &ProcessEnv) -> ToolDirs {
-    let data = config.data().map(Path::to_owned).or_else(|| process.data_folder());
+    let data = config.data().map(Path::to_owned).or_else(|| process.data_dir());
     let earlier = data.as_deref().map(noted_workspaces).unwrap_or_default();
     let volumes = writable_volumes(config);
     let paths = workspace
@@ -77,8 +77,8 @@ pub(crate) fn with_recorder(
 ) -> Result<ModelWithRecorder, CliError> {
     let Some(path) = record else { return Ok((model, None)) };
     let refused = |told: String| CliError::usage(format!("`--record`: {told}"));
-    let (folder, name) = destination::open_parent(path, tools).map_err(|error| refused(error.to_string()))?;
-    let recorder = Recorder::create_in(Arc::clone(&model.model), folder.handle, name, path);
+    let (dir, name) = destination::open_parent(path, tools).map_err(|error| refused(error.to_string()))?;
+    let recorder = Recorder::create_in(Arc::clone(&model.model), dir.handle, name, path);
     let recorder = Arc::new(recorder.map_err(|error| refused(error.to_string()))?.with_redactor(redactor));
     model.model = Arc::clone(&recorder) as Arc<dyn Model>;
     Ok((model, Some(recorder)))
@@ -86,12 +86,12 @@ pub(crate) fn with_recorder(
 
 /// Copies files to a workspace. Links that tools may have created are not followed. Returns a snapshot before any tool ran.
 pub(crate) async fn add_files(
-    folder: PathBuf,
+    dir: PathBuf,
     files: Vec<PathBuf>,
     tools: Arc<ToolDirs>,
 ) -> Result<(Vec<PathBuf>, WorkspaceSnapshot), CliError> {
     run_blocking(move || {
-        let workspace = SessionWorkspace::at_real_path(&folder)?;
+        let workspace = SessionWorkspace::at_real_path(&dir)?;
         let added = files
             .iter()
             .map(|path| {

@@ -44,9 +44,9 @@ impl Fixture {
         options: &[&str],
         with: fn(Conjure) -> Conjure,
     ) -> AtTerminal {
-        let folder = self.workspace.path().to_str().unwrap();
+        let dir = self.workspace.path().to_str().unwrap();
         let script = script.to_str().unwrap();
-        let arguments = [&["chat", "--workspace", folder, "--script", script], options].concat();
+        let arguments = [&["chat", "--workspace", dir, "--script", script], options].concat();
         let conjure = |conjure: Conjure| with(conjure.env("CONJURE_DATA", self.data.path()));
         Terminal::new().with_output().start(arguments, conjure)
     }
@@ -166,8 +166,8 @@ fn chat_commands_show_the_session() {
         return;
     }
     let fixture = Fixture::new();
-    let folder = tempfile::tempdir().unwrap();
-    let (markdown, events) = (folder.path().join("chat.md"), folder.path().join("chat.jsonl"));
+    let dir = tempfile::tempdir().unwrap();
+    let (markdown, events) = (dir.path().join("chat.md"), dir.path().join("chat.jsonl"));
     let lines = format!(
         "/help\n/model\n/skills\n/files\nHi\n/export {}\n/export '{}'\n",
         markdown.display(),
@@ -175,7 +175,7 @@ fn chat_commands_show_the_session() {
     );
     let options = ["--skills", "fixtures/skills"];
     let done = fixture.piped(three_turns().path(), &options, lines.clone()).finish().code(0);
-    let stderr = fixture.normalized(&done.stderr).replace(folder.path().to_str().unwrap(), "[FOLDER]");
+    let stderr = fixture.normalized(&done.stderr).replace(dir.path().to_str().unwrap(), "[DIRECTORY]");
     insta::assert_snapshot!("commands", stderr);
     let text = std::fs::read_to_string(&markdown).unwrap();
     assert!(text.contains("## User\n\nHi\n\n## Model\n\nHello.\nHow can I help?"), "{text}");
@@ -275,8 +275,8 @@ fn a_piped_chat_asks_no_questions_and_no_line_is_a_reply() {
 #[test]
 fn an_attached_file_goes_with_the_next_message() {
     let fixture = Fixture::new();
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("my data.csv");
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("my data.csv");
     std::fs::write(&file, "a,b\n1,2\n").unwrap();
     let script = script(
         "- expect: {user: {contains: 'file://data.csv'}}\n  content: [{tool_use: {name: view, input: {path: 'file://data.csv', \

@@ -72,8 +72,8 @@ fn different_data_gives_a_different_answer() {
             _ => format!("{line}\n"),
         })
         .collect();
-    let folder = tempfile::tempdir().unwrap();
-    let data = folder.path().join("sales.csv");
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("sales.csv");
     std::fs::write(&data, &boosted).unwrap();
     let (region, percent) = growth(&boosted).swap_remove(0);
     assert_eq!(region, slowest);
@@ -125,16 +125,15 @@ fn outputs_are_listed_and_retained_and_inputs_are_not() {
     assert!(path.starts_with(&home) && path.ends_with("sales-report.md"), "{stderr}");
     assert!(std::fs::read_to_string(&path).unwrap().contains("# Sales growth by region"));
     assert!(listed[1].contains("stay with the session"), "{stderr}");
-    let folder = path.iter().find_map(|part| part.to_str().filter(|name| name.starts_with("ses_"))).unwrap();
-    let session: conjure::SessionId = folder.parse().unwrap();
+    let dir = path.iter().find_map(|part| part.to_str().filter(|name| name.starts_with("ses_"))).unwrap();
+    let session: conjure::SessionId = dir.parse().unwrap();
     let goes_on = format!("`conjure sessions resume {session}` continues this session");
     assert_eq!(listed[2], goes_on);
 }
 
-/// The names in a folder.
-fn names(folder: &Path) -> Vec<std::ffi::OsString> {
-    let mut names: Vec<_> =
-        std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+/// The names in a directory.
+fn names(dir: &Path) -> Vec<std::ffi::OsString> {
+    let mut names: Vec<_> = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     names.sort_unstable();
     names
 }
@@ -155,8 +154,8 @@ fn a_temporary_run_leaves_nothing() {
     assert_eq!(names(&data), ["hosts", "processes", "tenants"]);
     // A lock, and no host.
     assert_eq!(names(&data.join("processes")), ["startup.lock"]);
-    for folder in ["sandboxes", "workspaces"] {
-        assert_eq!(names(&data.join("tenants/local").join(folder)), [""; 0]);
+    for dir in ["sandboxes", "workspaces"] {
+        assert_eq!(names(&data.join("tenants/local").join(dir)), [""; 0]);
     }
 }
 
@@ -186,7 +185,7 @@ fn a_run_without_a_data_directory_reports_a_temporary_session() {
         .args(["--data", "/proc/none"])
         .finish()
         .code(2)
-        .says("error: the data folder `/proc/none` cannot be used")
+        .says("error: the data directory `/proc/none` cannot be used")
         .says("`--ephemeral` keeps nothing");
 }
 
@@ -210,12 +209,12 @@ fn a_chosen_workspace_holds_inputs_and_products() {
 
 #[test]
 fn a_linked_workspace_keeps_its_name() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path().canonicalize().unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path().canonicalize().unwrap();
     for path in ["real", "other"] {
-        std::fs::create_dir(folder.join(path)).unwrap();
+        std::fs::create_dir(dir.join(path)).unwrap();
     }
-    let (data, link) = (folder.join("data"), folder.join("link"));
+    let (data, link) = (dir.join("data"), dir.join("link"));
     std::os::unix::fs::symlink("real", &link).unwrap();
     let turns = "- content: [{tool_use: {name: bash_tool, input: {command: echo x >> made, description: x}}}]\n\
                  - content: Done.\n";
@@ -224,7 +223,7 @@ fn a_linked_workspace_keeps_its_name() {
         let run = Conjure::new(["run", "--workspace"]).arg(workspace).arg("--script").arg(script.path());
         run.arg("Go").env("CONJURE_DATA", &data).finish().code(0)
     };
-    let real = folder.join("real");
+    let real = dir.join("real");
     let done = run(&link).says(&format!(
         "`--workspace {}` is a link: tools work in {}",
         link.display(),
@@ -240,7 +239,7 @@ fn a_linked_workspace_keeps_its_name() {
         Conjure::new(["sessions", "resume", &remainder[..37], "--script"]).arg(script.path()).arg("Again");
     resume.env("CONJURE_DATA", &data).finish().code(0);
     assert_eq!(std::fs::read_to_string(real.join("made")).unwrap(), "x\nx\nx\n");
-    assert!(!folder.join("other/made").exists());
+    assert!(!dir.join("other/made").exists());
 }
 
 #[test]
@@ -291,10 +290,10 @@ fn an_event_is_one_line_even_with_line_breaks() {
 
 #[test]
 fn a_recording_plays_again_with_the_same_requests() {
-    let folder = tempfile::tempdir().unwrap();
-    let (first, second) = (folder.path().join("first.json"), folder.path().join("second.json"));
-    // The same folders each time, because their paths are in the requests.
-    let (workspace, data) = (folder.path().join("workspace"), folder.path().join("data"));
+    let dir = tempfile::tempdir().unwrap();
+    let (first, second) = (dir.path().join("first.json"), dir.path().join("second.json"));
+    // The same directories each time, because their paths are in the requests.
+    let (workspace, data) = (dir.path().join("workspace"), dir.path().join("data"));
     let run = |script: &Path, record: &Path| {
         let _ = std::fs::remove_dir_all(&workspace);
         std::fs::create_dir(&workspace).unwrap();
@@ -333,8 +332,8 @@ fn a_recording_plays_again_with_the_same_requests() {
 
 #[test]
 fn environment_secrets_reach_only_the_tools() {
-    let folder = tempfile::tempdir().unwrap();
-    let (record, secret) = (folder.path().join("record.json"), "hunter2-\"quoted\"");
+    let dir = tempfile::tempdir().unwrap();
+    let (record, secret) = (dir.path().join("record.json"), "hunter2-\"quoted\"");
     let script = script(
         r#"
 - content:
@@ -389,8 +388,8 @@ fn the_environment_and_the_file_configure_a_run() {
     let script = script("- content: Done.\n");
     let run = || Conjure::new(["run", "--script"]).arg(script.path());
     run().arg("Go").env("CONJURE_EXECUTOR", "local").finish().code(0);
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("conjure.toml");
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("conjure.toml");
     std::fs::write(&file, "executor = \"local\"\n").unwrap();
     let done = run().arg("--config").arg(&file).arg("Go").finish().code(0);
     assert_eq!(done.stdout, "Done.\n");

@@ -20,7 +20,7 @@ fn sparse_files_stay_sparse() {
     // A hole at the beginning, one in the middle, and one at the end.
     let tool = "truncate -s 1G file; printf here >> file; truncate -s 1500M file; printf there >> file; truncate -s 2G file";
     let (done, out) = run(tool, &["--out-limit", "100m"]);
-    done.says("copied to").does_not_say("is not in the folder of `--out`");
+    done.says("copied to").does_not_say("is not in the directory of `--out`");
     let copy = std::fs::File::open(out.path().join("file")).unwrap();
     let metadata = copy.metadata().unwrap();
     assert_eq!(metadata.len(), 2 << 30);
@@ -40,19 +40,19 @@ fn copies_are_bounded_together() {
     let tool = "printf small > a; head -c 3000000 /dev/zero | tr \"\\0\" x > b";
     let (done, out) = run(tool, &["--out-limit", "2m"]);
     done.says(
-        "warning: `b` is not in the folder of `--out`: the copies would be larger than 2.0 MiB together",
+        "warning: `b` is not in the directory of `--out`: the copies would be larger than 2.0 MiB together",
     )
     .says("`--out-limit SIZE` allows more");
     assert_eq!(std::fs::read_to_string(out.path().join("a")).unwrap(), "small");
     assert!(!out.path().join("b").exists(), "half of it is of no use");
     let (done, out) = run(tool, &[]);
-    done.does_not_say("is not in the folder of `--out`");
+    done.does_not_say("is not in the directory of `--out`");
     assert_eq!(std::fs::metadata(out.path().join("b")).unwrap().len(), 3_000_000);
 }
 
 #[test]
 fn holes_count_a_little() {
     let (done, out) = run("truncate -s 1T file", &["--out-limit", "1m"]);
-    done.says("`file` is not in the folder of `--out`: the copies would be larger than 1.0 MiB together");
+    done.says("`file` is not in the directory of `--out`: the copies would be larger than 1.0 MiB together");
     assert!(!out.path().join("file").exists());
 }

@@ -83,14 +83,14 @@ fn planted_links_are_not_followed_by_the_next_run() {
     fixture.run("ln -s ../mine out; ln -s ../mine/notes run.json").finish().code(0);
     for (option, place) in [("--out", "work/out"), ("--out", "work/out/new"), ("--record", "work/run.json")] {
         let refused = fixture.run("echo x > made").arg(option).arg(fixture.at(place)).finish().code(2);
-        refused.says(&format!("error: `{option}`: ")).says("is a link in a folder that tools write to");
+        refused.says(&format!("error: `{option}`: ")).says("is a link in a directory that tools write to");
     }
     assert_eq!(fs::read_to_string(fixture.at("mine/notes")).unwrap(), "mine");
     assert_eq!(fs::read_dir(fixture.at("mine")).unwrap().count(), 1);
 }
 
 #[test]
-fn planted_links_in_any_folder_of_a_sandbox_are_not_followed() {
+fn planted_links_in_any_directory_of_a_sandbox_are_not_followed() {
     let fixture = Fixture::new();
     for name in ["shared", "volume", "read"] {
         fs::create_dir(fixture.at(name)).unwrap();
@@ -104,7 +104,7 @@ fn planted_links_in_any_folder_of_a_sandbox_are_not_followed() {
         fixture.at("read").display()
     );
     fs::write(fixture.at("config.toml"), config).unwrap();
-    // The folder `work` was the workspace of the earlier session.
+    // The directory `work` was the workspace of the earlier session.
     for (option, place) in
         [("--out", "shared/out"), ("--record", "volume/out/run.json"), ("--out", "work/out/new")]
     {
@@ -114,7 +114,7 @@ fn planted_links_in_any_folder_of_a_sandbox_are_not_followed() {
             .finish()
             .code(2)
             .says(&format!("error: `{option}`: "))
-            .says("is a link in a folder that tools write to");
+            .says("is a link in a directory that tools write to");
     }
     fixture.own_directory_is_empty();
     let run = fixture.runs(&["run", "Go", "--sandbox", "local"], "echo x > made");
@@ -133,7 +133,7 @@ fn what_is_given_to_the_model_does_not_come_through_planted_links() {
     fs::write(fixture.at("mine/key"), "mine").unwrap();
     let done = fixture.run("ln -s ../mine/key report.txt; ln -s ../mine sub").finish().code(0);
     let refused = |command: Conjure| {
-        command.finish().code(2).says("is a link in a folder that tools write to");
+        command.finish().code(2).says("is a link in a directory that tools write to");
     };
     for (option, place) in
         [("--attach", "work/report.txt"), ("--file", "work/report.txt"), ("--file", "work/sub/key")]
@@ -165,7 +165,7 @@ fn planted_links_are_not_followed_on_resume() {
     let resume = || fixture.runs(&["sessions", "resume", id, "Again"], tool);
     for (option, place) in [("--out", "work/out"), ("--record", "work/out/run.json")] {
         let refused = resume().arg(option).arg(fixture.at(place)).finish().code(2);
-        refused.says("is a link in a folder that tools write to");
+        refused.says("is a link in a directory that tools write to");
     }
     fixture.own_directory_is_empty();
 }
@@ -185,7 +185,7 @@ fn the_sessions_own_directory_is_writable_by_tools() {
         .arg(work.join("out"))
         .finish()
         .code(2)
-        .says("is a link in a folder that tools write to");
+        .says("is a link in a directory that tools write to");
     fixture.own_directory_is_empty();
 }
 
@@ -235,7 +235,7 @@ fn a_session_does_not_resume_in_a_replaced_directory() {
             resume(more).code(2).says("a symbolic link stands in the path").says("put it back where it was");
         }
         fixture.own_directory_is_empty();
-        // With the folder in its place again, all is well.
+        // With the directory in its place again, all is well.
         fs::remove_file(fixture.at("work/inner")).unwrap();
         fs::rename(fixture.at("work/old"), fixture.at("work/inner")).unwrap();
         resume(&[]).code(0);

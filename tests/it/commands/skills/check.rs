@@ -43,8 +43,8 @@ fn values_are_checked_and_sensitive_ones_hidden() {
 fn missing_or_unreadable_skills_are_reported() {
     let absent = skills(["check", "fixtures/manifests/absent"]).code(2);
     insta::assert_snapshot!(absent.stdout);
-    let folder = tempfile::tempdir().unwrap();
-    let skill = folder.path().join("a");
+    let dir = tempfile::tempdir().unwrap();
+    let skill = dir.path().join("a");
     std::fs::create_dir(&skill).unwrap();
     std::fs::write(skill.join("SKILL.md"), "---\nname: a\ndescription: d\n---\n").unwrap();
     std::fs::write(skill.join("skill.manifest.yaml"), "manifest_version: \"2.0\"\n").unwrap();

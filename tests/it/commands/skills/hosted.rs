@@ -14,7 +14,7 @@ use crate::support::{Conjure, Finished, eventually};
 /// No key of anybody, and long enough to be found wherever it leaks.
 const KEY: &str = "sk-ant-canary-0123456789";
 
-/// A service, a folder of skills, and a data directory.
+/// A service, a directory of skills, and a data directory.
 struct Fixture {
     fake: FakeMessages,
     temp: tempfile::TempDir,
@@ -47,10 +47,10 @@ impl Fixture {
     }
 
     fn write(&self, name: &str, description: &str) {
-        let folder = self.skills().join(name);
-        fs::create_dir_all(&folder).unwrap();
+        let dir = self.skills().join(name);
+        fs::create_dir_all(&dir).unwrap();
         let main = format!("---\nname: {name}\ndescription: {description}\n---\nBody\n");
-        fs::write(folder.join("SKILL.md"), main).unwrap();
+        fs::write(dir.join("SKILL.md"), main).unwrap();
     }
 
     /// `conjure skills …`, with the key.
@@ -265,7 +265,7 @@ fn problems_are_reported_before_any_request() {
     };
     let mut stderr = keyless().finish().code(2).stderr;
     stderr += &keyless().env("ANTHROPIC_API_KEY", "two words").finish().code(2).stderr;
-    stderr += &fixture.run(["push", "no/such/folder"]).finish().code(2).stderr;
+    stderr += &fixture.run(["push", "no/such/directory"]).finish().code(2).stderr;
     fixture.push(&[]).code(0);
     let record = fixture.data().join("hosted/skills.json");
     fs::write(&record, "{\"format\": 1, \"accounts\": 7}").unwrap();

@@ -9,27 +9,27 @@ fn skills<'a>(args: impl IntoIterator<Item = &'a str>) -> Finished {
     Conjure::new(command).finish()
 }
 
-/// A folder with a good skill, one without a description, and one whose name is not its folder's.
+/// A directory with a good skill, one without a description, and one whose name is not its directory's.
 fn mixed() -> tempfile::TempDir {
-    let folder = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     for (name, content) in [
         ("good", "---\nname: good\ndescription: Does good: really\n---\n# Good\n"),
         ("broken", "---\nname: broken\n---\n"),
         ("renamed", "---\nname: other\ndescription: Has another name\n---\n"),
     ] {
-        std::fs::create_dir(folder.path().join(name)).unwrap();
-        std::fs::write(folder.path().join(name).join("SKILL.md"), content).unwrap();
+        std::fs::create_dir(dir.path().join(name)).unwrap();
+        std::fs::write(dir.path().join(name).join("SKILL.md"), content).unwrap();
     }
-    folder
+    dir
 }
 
 /// The text without what differs from machine to machine.
-fn normalized(text: &str, folder: &Path) -> String {
+fn normalized(text: &str, dir: &Path) -> String {
     let root = crate::support::root().to_string_lossy();
     let digest = text.split_whitespace().find(|word| word.starts_with("sha256:")).unwrap_or("sha256:");
     text.replace(digest, "[DIGEST]")
-        .replace(&*folder.canonicalize().unwrap().to_string_lossy(), "[FOLDER]")
-        .replace(&*folder.to_string_lossy(), "[FOLDER]")
+        .replace(&*dir.canonicalize().unwrap().to_string_lossy(), "[DIRECTORY]")
+        .replace(&*dir.to_string_lossy(), "[DIRECTORY]")
         .replace(&*root, "[ROOT]")
 }
 
@@ -54,20 +54,20 @@ fn a_list_for_programs_names_every_skill() {
 
 #[test]
 fn a_broken_skill_is_reported_and_hides_no_other() {
-    let folder = mixed();
-    let listed = Conjure::new(["skills", "list", "--skills"]).arg(folder.path()).finish().code(0);
+    let dir = mixed();
+    let listed = Conjure::new(["skills", "list", "--skills"]).arg(dir.path()).finish().code(0);
     insta::assert_snapshot!("mixed_stdout", listed.stdout);
-    insta::assert_snapshot!("mixed_stderr", normalized(&listed.stderr, folder.path()));
+    insta::assert_snapshot!("mixed_stderr", normalized(&listed.stderr, dir.path()));
 }
 
 #[test]
-fn the_first_folder_wins_and_the_collision_is_reported() {
-    let folder = tempfile::tempdir().unwrap();
-    let own_dir = folder.path().join("minimal-skill");
+fn the_first_directory_wins_and_the_collision_is_reported() {
+    let dir = tempfile::tempdir().unwrap();
+    let own_dir = dir.path().join("minimal-skill");
     std::fs::create_dir(&own_dir).unwrap();
     std::fs::write(own_dir.join("SKILL.md"), "---\nname: minimal-skill\ndescription: Mine\n---\n").unwrap();
     let listed = Conjure::new(["skills", "list", "--skills"])
-        .arg(folder.path())
+        .arg(dir.path())
         .arg("--skills")
         .arg(fixture("skills"))
         .finish()
@@ -78,8 +78,8 @@ fn the_first_folder_wins_and_the_collision_is_reported() {
 
 #[test]
 fn a_missing_directory_is_a_usage_error() {
-    let missing = skills(["list", "--skills", "no/such/folder"]).code(2).says("hint: ");
-    assert!(missing.stderr.contains("no/such/folder"), "{}", missing.stderr);
+    let missing = skills(["list", "--skills", "no/such/directory"]).code(2).says("hint: ");
+    assert!(missing.stderr.contains("no/such/directory"), "{}", missing.stderr);
 }
 
 #[test]
@@ -89,7 +89,7 @@ fn an_untrusted_project_is_not_loaded_and_a_trusted_one_is() {
     std::fs::create_dir_all(&skill).unwrap();
     std::fs::write(skill.join("SKILL.md"), "---\nname: local-one\ndescription: Of the project\n---\n")
         .unwrap();
-    let list = || Conjure::new(["skills", "list"]).folder(project.path());
+    let list = || Conjure::new(["skills", "list"]).dir(project.path());
     let untrusted = list().finish().code(0).says("not trusted");
     assert!(!untrusted.stdout.contains("local-one"), "{}", untrusted.stdout);
     let trusted = list().env("CONJURE_TRUSTED_PROJECTS", project.path()).finish().code(0);
@@ -109,20 +109,20 @@ fn a_valid_skill_is_reported_with_exit_code_0() {
 
 #[test]
 fn findings_use_the_references_wording_and_exit_code_1() {
-    let folder = mixed();
+    let dir = mixed();
     let invalid = Conjure::new(["skills", "validate"])
-        .arg(folder.path().join("renamed"))
-        .arg(folder.path().join("broken"))
+        .arg(dir.path().join("renamed"))
+        .arg(dir.path().join("broken"))
         .finish()
         .code(1);
     assert_eq!(invalid.stdout, "");
-    insta::assert_snapshot!("validate_stderr", normalized(&invalid.stderr, folder.path()));
+    insta::assert_snapshot!("validate_stderr", normalized(&invalid.stderr, dir.path()));
 }
 
 #[test]
 fn lenient_validation_accepts_loadable_skills_with_warnings() {
-    let folder = mixed();
-    let renamed = folder.path().join("renamed");
+    let dir = mixed();
+    let renamed = dir.path().join("renamed");
     let lenient = Conjure::new(["skills", "validate", "--lenient"]).arg(&renamed).finish().code(0);
     assert!(lenient.stderr.starts_with("warning: "), "{}", lenient.stderr);
     Conjure::new(["skills", "validate", "--lenient", "--strict"]).arg(&renamed).finish().code(2);
@@ -130,9 +130,9 @@ fn lenient_validation_accepts_loadable_skills_with_warnings() {
 
 #[test]
 fn json_validation_has_rules_and_locations() {
-    let folder = mixed();
+    let dir = mixed();
     let report = Conjure::new(["skills", "validate", "--format", "json"])
-        .arg(folder.path().join("renamed"))
+        .arg(dir.path().join("renamed"))
         .finish()
         .code(1);
     let report: serde_json::Value = serde_json::from_str(&report.stdout).unwrap();
@@ -152,9 +152,9 @@ fn a_missing_path_has_exit_code_2() {
 
 #[test]
 fn an_existing_invalid_skill_has_exit_code_1() {
-    let folder = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     let make = |name: &str| {
-        let skill = folder.path().join(name);
+        let skill = dir.path().join(name);
         std::fs::create_dir(&skill).unwrap();
         skill.join("SKILL.md")
     };
@@ -162,15 +162,15 @@ fn an_existing_invalid_skill_has_exit_code_1() {
     rustix::fs::mkfifoat(rustix::fs::CWD, make("pipe"), rustix::fs::Mode::RUSR).unwrap();
     std::os::unix::fs::symlink("/etc/passwd", make("leads-out")).unwrap();
     std::fs::write(make("broken"), "no frontmatter").unwrap();
-    std::fs::write(folder.path().join("plain"), "").unwrap();
+    std::fs::write(dir.path().join("plain"), "").unwrap();
     for name in ["empty", "pipe", "leads-out", "broken", "plain"] {
-        let path = folder.path().join(name);
+        let path = dir.path().join(name);
         for command in ["properties", "prompt", "inspect", "validate"] {
             skills([command, path.to_str().unwrap()]).code(1);
         }
     }
     for name in ["nothing", "nothing.skill"] {
-        let path = folder.path().join(name);
+        let path = dir.path().join(name);
         for command in ["properties", "prompt", "inspect"] {
             skills([command, path.to_str().unwrap()]).code(2).says(name);
         }
@@ -180,8 +180,8 @@ fn an_existing_invalid_skill_has_exit_code_1() {
 /// The reference prints what it does not call valid, as long as there is a name and a description.
 #[test]
 fn invalid_properties_are_printed_as_by_the_reference_with_the_finding() {
-    let folder = tempfile::tempdir().unwrap();
-    let skill = folder.path().join("folder");
+    let dir = tempfile::tempdir().unwrap();
+    let skill = dir.path().join("directory");
     std::fs::create_dir(&skill).unwrap();
     let write = |text: &str| std::fs::write(skill.join("SKILL.md"), text).unwrap();
     write("---\nname: Not_Valid\ndescription: Prints.\nauthor: me\n---\n");
@@ -226,26 +226,25 @@ fn inspect_shows_everything_about_a_skill() {
 
 #[test]
 fn a_description_cannot_move_the_cursor() {
-    let folder = tempfile::tempdir().unwrap();
-    let skill = folder.path().join("sly");
+    let dir = tempfile::tempdir().unwrap();
+    let skill = dir.path().join("sly");
     std::fs::create_dir(&skill).unwrap();
     std::fs::write(skill.join("SKILL.md"), "---\nname: sly\ndescription: \"a\\e[2Jb\"\n---\n").unwrap();
-    let listed = Conjure::new(["skills", "list", "--skills"]).arg(folder.path()).finish().code(0);
+    let listed = Conjure::new(["skills", "list", "--skills"]).arg(dir.path()).finish().code(0);
     assert!(!listed.stdout.contains('\x1b') && listed.stdout.contains("sly"), "{:?}", listed.stdout);
 }
 
 #[test]
 fn a_packaged_skill_is_accepted() {
-    let folder = tempfile::tempdir().unwrap();
-    let packed =
-        skills(["pack", "fixtures/skills/sales-report", "-o", folder.path().to_str().unwrap()]).code(0);
+    let dir = tempfile::tempdir().unwrap();
+    let packed = skills(["pack", "fixtures/skills/sales-report", "-o", dir.path().to_str().unwrap()]).code(0);
     let package = packed.stdout.trim();
-    assert_eq!(Path::new(package), folder.path().join("sales-report.skill"));
+    assert_eq!(Path::new(package), dir.path().join("sales-report.skill"));
     assert!(packed.stderr.contains("sales-report: "), "{}", packed.stderr);
     assert!(skills(["validate", package]).code(0).stdout.starts_with("Valid skill: "));
     let properties = |path: &str| skills(["properties", path]).code(0).stdout;
     assert_eq!(properties(package), properties("fixtures/skills/sales-report"));
-    let listed = skills(["list", "--skills", folder.path().to_str().unwrap()]).code(0);
+    let listed = skills(["list", "--skills", dir.path().to_str().unwrap()]).code(0);
     assert!(listed.stdout.starts_with("sales-report "), "{}", listed.stdout);
     let skill = conjure::skill::load_skill_file(package).unwrap();
     assert!(conjure::skill::load_body(&skill).unwrap().contains("# Sales report"));
@@ -253,8 +252,8 @@ fn a_packaged_skill_is_accepted() {
 
 #[test]
 fn a_packages_private_directory_is_never_printed() {
-    let folder = tempfile::tempdir().unwrap();
-    let root = folder.path().canonicalize().unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().canonicalize().unwrap();
     skills(["pack", "fixtures/skills/minimal-skill", "-o", root.to_str().unwrap()]).code(0);
     let package = root.join("minimal-skill.skill");
     // By a relative path, and with something to find.
@@ -263,7 +262,7 @@ fn a_packages_private_directory_is_never_printed() {
     std::fs::create_dir(&sly).unwrap();
     std::fs::write(sly.join("SKILL.md"), content).unwrap();
     let run = |args: &[&str]| {
-        let done = Conjure::new([&["skills"], args].concat()).folder(&root).finish();
+        let done = Conjure::new([&["skills"], args].concat()).dir(&root).finish();
         let message = format!("{}{}", done.stdout, done.stderr);
         assert!(!message.contains("conjure-skill-"), "{args:?}: {message}");
         done
@@ -308,8 +307,8 @@ fn package_of(content: &str) -> Vec<u8> {
 
 #[test]
 fn an_invalid_package_is_rejected_by_name() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("broken.skill");
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("broken.skill");
     std::fs::write(&path, "not a package").unwrap();
     let path = path.to_str().unwrap();
     for command in ["validate", "properties", "inspect", "prompt"] {
@@ -319,10 +318,10 @@ fn an_invalid_package_is_rejected_by_name() {
     let error = conjure::skill::load_skill_file(path).unwrap_err();
     assert_eq!(error.kind(), conjure::ErrorKind::InvalidSkillStructure);
     // Files are not packed, and a missing directory creates no output.
-    skills(["pack", path, "-o", folder.path().to_str().unwrap()]).code(1);
-    skills(["pack", "no-such-skill", "-o", folder.path().to_str().unwrap()]).code(2);
+    skills(["pack", path, "-o", dir.path().to_str().unwrap()]).code(1);
+    skills(["pack", "no-such-skill", "-o", dir.path().to_str().unwrap()]).code(2);
     // An existing target that is not a regular file is not replaced.
-    let device = folder.path().join("device");
+    let device = dir.path().join("device");
     std::os::unix::fs::symlink("/dev/null", &device).unwrap();
     let device = device.to_str().unwrap();
     let refused = skills(["pack", "fixtures/skills/minimal-skill", "-o", device]).code(1);
@@ -332,5 +331,5 @@ fn an_invalid_package_is_rejected_by_name() {
         refused.stderr
     );
     std::fs::remove_file(device).unwrap();
-    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
 }

@@ -48,10 +48,10 @@ async fn read(session: &Session, uri: &str) -> String {
 
 /// How many contents are kept for a session, by whichever incarnation of it.
 fn link_count(fixture: &Fixture, session: &Session) -> usize {
-    let folder = fixture.data().join("tenants").join(session.tenant().as_str()).join("artifacts");
+    let dir = fixture.data().join("tenants").join(session.tenant().as_str()).join("artifacts");
     let entries =
-        |folder: &Path| std::fs::read_dir(folder).into_iter().flatten().map(|entry| entry.unwrap().path());
-    let incarnations = entries(&folder.join(session.id().stored_name()));
+        |dir: &Path| std::fs::read_dir(dir).into_iter().flatten().map(|entry| entry.unwrap().path());
+    let incarnations = entries(&dir.join(session.id().stored_name()));
     incarnations.map(|incarnation| entries(&incarnation).count()).sum()
 }
 
@@ -65,7 +65,7 @@ async fn artifacts_survive_a_restart_and_outputs_are_listed() {
         return;
     }
     let fixture = Fixture::new(ExecutorKind::Jail);
-    let file = fixture.folder().join("sales.csv");
+    let file = fixture.dir().join("sales.csv");
     std::fs::write(&file, "north,1\nsouth,2\n").unwrap();
     let runtime = fixture.start().await;
     let session = runtime.open(spec().artifact("sales", RegistrationSource::file(&file))).await.unwrap();
@@ -178,8 +178,8 @@ turns:
 
 #[test]
 fn the_command_attaches_files_and_copies_outputs() {
-    let folder = tempfile::tempdir().unwrap();
-    let path_of = |name: &str| folder.path().join(name).to_string_lossy().into_owned();
+    let dir = tempfile::tempdir().unwrap();
+    let path_of = |name: &str| dir.path().join(name).to_string_lossy().into_owned();
     std::fs::write(path_of("sales.csv"), "north,1\nsouth,2\n").unwrap();
     std::fs::write(path_of("script.yaml"), SCRIPT).unwrap();
     let run = |attach: &str| {

@@ -25,12 +25,12 @@ fn source(text: &'static str) -> RegistrationSource {
     RegistrationSource::content(text, "text/plain")
 }
 
-fn folder(fixture: &Fixture, id: SessionId) -> PathBuf {
+fn dir(fixture: &Fixture, id: SessionId) -> PathBuf {
     fixture.data().join("tenants/acme/artifacts").join(id.stored_name())
 }
 
-fn files(folder: &Path) -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(folder).into_iter().flatten();
+fn files(dir: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(dir).into_iter().flatten();
     let paths = entries.map(|entry| entry.unwrap().path());
     paths.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()
 }
@@ -88,8 +88,8 @@ async fn expired_artifacts_are_deleted_without_a_revival() {
     assert_eq!(clear(&runtime).await, 1);
     assert_eq!(runtime.health().live_sessions, known, "no session is revived for that");
     assert!(recorded(&runtime, resting).await.is_empty());
-    assert!(!folder(&fixture, resting).exists());
-    assert_eq!(files(&folder(&fixture, live.id())).len(), 1, "somebody has the other one");
+    assert!(!dir(&fixture, resting).exists());
+    assert_eq!(files(&dir(&fixture, live.id())).len(), 1, "somebody has the other one");
     assert_eq!(recorded(&runtime, live.id()).await, ["live"]);
     // Recently used bytes may be about to be linked.
     assert!(stored(&fixture, "it goes"));
@@ -132,10 +132,10 @@ async fn artifacts_of_another_process_are_not_touched() {
     until_clock_advances().await;
     assert_eq!(clear(&second).await, 1);
     // The leftovers of a crash after an append, and before one.
-    std::fs::create_dir_all(folder(&fixture, id).join("1")).unwrap();
-    std::fs::write(folder(&fixture, id).join("1").join(Digest::of_bytes(b"x").to_hex()), "x").unwrap();
+    std::fs::create_dir_all(dir(&fixture, id).join("1")).unwrap();
+    std::fs::write(dir(&fixture, id).join("1").join(Digest::of_bytes(b"x").to_hex()), "x").unwrap();
     clear(&second).await;
-    assert!(!folder(&fixture, id).exists());
+    assert!(!dir(&fixture, id).exists());
     first.shutdown(soon()).await.unwrap();
     second.shutdown(soon()).await.unwrap();
 }
@@ -158,7 +158,7 @@ async fn a_turn_waiting_for_approval_keeps_its_artifacts() {
         assert_eq!(clear(&runtime).await, 0);
     }
     assert_eq!(recorded(&runtime, id).await, ["used"]);
-    assert_eq!(files(&folder(&fixture, id)).len(), 1);
+    assert_eq!(files(&dir(&fixture, id)).len(), 1);
     runtime.shutdown(soon()).await.unwrap();
 }
 
@@ -188,7 +188,7 @@ async fn recorded_artifacts_exist_whatever_finishes_first() {
         }
         for id in &ids {
             // In this order: the clearing that was dropped may still continue, and removes the links after it has recorded that.
-            let links = files(&folder(&fixture, *id));
+            let links = files(&dir(&fixture, *id));
             let (artifacts, _) = runtime.artifacts_and_files(&tenant("acme"), *id).await.unwrap();
             for content in artifacts.iter().filter_map(|artifact| artifact.content.as_ref()) {
                 let name = content.digest.to_hex();
@@ -199,7 +199,7 @@ async fn recorded_artifacts_exist_whatever_finishes_first() {
     // And in the end there is nothing.
     let deadline = soon();
     for id in &ids {
-        while folder(&fixture, *id).exists() {
+        while dir(&fixture, *id).exists() {
             assert!(!SystemClock.remaining(deadline).is_zero(), "it is not cleared");
             clear(&other).await;
         }

@@ -67,10 +67,10 @@ async fn recorded_events(session: &Session) -> String {
     }
 }
 
-/// The files of a folder in which there is one of the canaries.
-fn seen_in(folder: &Path) -> Vec<std::path::PathBuf> {
+/// The files of a directory in which there is one of the canaries.
+fn seen_in(dir: &Path) -> Vec<std::path::PathBuf> {
     let mut received = Vec::new();
-    for entry in std::fs::read_dir(folder).unwrap() {
+    for entry in std::fs::read_dir(dir).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() && !path.is_symlink() {
             received.extend(seen_in(&path));
@@ -124,7 +124,7 @@ async fn a_sensitive_value_is_visible_to_commands_only() {
     ] {
         assert!(!text.contains(NESTED) && !text.contains(VARIABLE), "{place}: {text}");
     }
-    assert_eq!(seen_in(fixture.folder()), [""; 0].map(std::path::PathBuf::from), "the journal and all else");
+    assert_eq!(seen_in(fixture.dir()), [""; 0].map(std::path::PathBuf::from), "the journal and all else");
     // The model was told of them, and of what is not sensitive by its value.
     for expected in ["CONJURE_INPUT_API_KEY", "value-withheld", "<value>2025</value>"] {
         assert!(sent.contains(expected), "{expected}: {sent}");

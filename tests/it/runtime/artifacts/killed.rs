@@ -49,7 +49,7 @@ enum HaltPoint {
 
 #[derive(Debug, serde::Serialize, serde::Deserialize)]
 struct Part {
-    folder: PathBuf,
+    dir: PathBuf,
     operation: Operation,
     mark: HaltPoint,
 }
@@ -97,10 +97,10 @@ fn source_of(name: &str) -> RegistrationSource {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn part_a_process_that_halts_during_artifact_changes() {
     let Some(parameters) = test_parameters() else { return };
-    let Part { folder, operation, mark } = serde_json::from_str(&parameters).unwrap();
+    let Part { dir, operation, mark } = serde_json::from_str(&parameters).unwrap();
     let is_set = Arc::new(AtomicBool::new(false));
     halt_at(mark, Arc::clone(&is_set));
-    let runtime = Fixture::existing(&folder, ExecutorKind::Local).start().await;
+    let runtime = Fixture::existing(&dir, ExecutorKind::Local).start().await;
     let doing = async {
         let session = match operation {
             Operation::Revive(session) => {
@@ -156,7 +156,7 @@ async fn until_changed(session: &Session) {
 
 /// A host that has come so far, and was killed; whether what it did was acknowledged.
 async fn killed(fixture: &Fixture, operation: Operation, mark: HaltPoint) -> bool {
-    let part = Part { folder: fixture.folder().to_owned(), operation, mark };
+    let part = Part { dir: fixture.dir().to_owned(), operation, mark };
     let name = "runtime::artifacts::killed::part_a_process_that_halts_during_artifact_changes";
     let mut command = rerun(&[], name, &serde_json::to_string(&part).unwrap());
     let mut process = KillOnDrop(command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap());
@@ -176,21 +176,21 @@ async fn killed(fixture: &Fixture, operation: Operation, mark: HaltPoint) -> boo
     is_acknowledged
 }
 
-/// The files beneath a folder.
-fn files(folder: &Path) -> Vec<PathBuf> {
-    let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
+/// The files beneath a directory.
+fn files(dir: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = std::fs::read_dir(dir) else { return Vec::new() };
     let paths = entries.map(|entry| entry.unwrap().path());
     paths.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()
 }
 
 /// All content of the tenant's store is old, and no collection has run.
 fn age(fixture: &Fixture) {
-    let folder = fixture.data().join("tenants/acme");
-    for path in files(&folder.join("store/plain")) {
+    let dir = fixture.data().join("tenants/acme");
+    for path in files(&dir.join("store/plain")) {
         let long_ago = FileTimes::new().set_accessed(UNIX_EPOCH);
         File::open(path).unwrap().set_times(long_ago).unwrap();
     }
-    let _ = std::fs::remove_file(folder.join("last-gc"));
+    let _ = std::fs::remove_file(dir.join("last-gc"));
 }
 
 /// Whose bytes the tenant's store has.
@@ -206,12 +206,12 @@ fn stored(fixture: &Fixture) -> BTreeSet<&'static str> {
 
 /// The links of the session: one for each content, of one incarnation.
 async fn until_linked(fixture: &Fixture, session: &Session, names: &BTreeSet<&str>) {
-    let folder = fixture.data().join("tenants/acme/artifacts").join(session.id().stored_name());
+    let dir = fixture.data().join("tenants/acme/artifacts").join(session.id().stored_name());
     let mut wanted: Vec<_> = names.iter().map(|name| Digest::of_bytes(&bytes_of(name)).to_hex()).collect();
     wanted.sort();
     let deadline = soon();
     loop {
-        let links = files(&folder);
+        let links = files(&dir);
         let mut found: Vec<_> =
             links.iter().map(|path| path.file_name().unwrap().to_str().unwrap().to_owned()).collect();
         found.sort();
@@ -225,7 +225,7 @@ async fn until_linked(fixture: &Fixture, session: &Session, names: &BTreeSet<&st
 
 async fn run_maintenance(fixture: &Fixture, runtime: &Runtime) -> BTreeSet<&'static str> {
     age(fixture);
-    runtime.maintenance().run("folders", soon()).await.unwrap();
+    runtime.maintenance().run("directories", soon()).await.unwrap();
     stored(fixture)
 }
 

@@ -139,7 +139,7 @@ impl Model for ModelWithFiles {
 async fn a_model_without_file_support_has_no_hosted_sessions() {
     let fixture = Fixture::new(ExecutorKind::Local);
     let options = fixture.options().model("silent", ModelWithFiles(HostedFiles::Unknown));
-    let options = options.model("other", ModelWithFiles(HostedFiles::Available(Arc::new("a folder"))));
+    let options = options.model("other", ModelWithFiles(HostedFiles::Available(Arc::new("a directory"))));
     let runtime = Runtime::spawn(options.model("none", ModelWithFiles(HostedFiles::None))).await.unwrap();
     for name in ["silent", "other"] {
         let error = runtime.open(spec().model(name)).await.unwrap_err();

@@ -53,9 +53,8 @@ fn options(fixture: &Fixture, kind: Kind, service: &str) -> RuntimeOptions {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn part_a_process_whose_first_call_is_not_answered() {
     let Some(parameters) = test_parameters() else { return };
-    let (folder, kind, service): (std::path::PathBuf, Kind, String) =
-        serde_json::from_str(&parameters).unwrap();
-    let fixture = Fixture::existing(&folder, ExecutorKind::Local);
+    let (dir, kind, service): (std::path::PathBuf, Kind, String) = serde_json::from_str(&parameters).unwrap();
+    let fixture = Fixture::existing(&dir, ExecutorKind::Local);
     let runtime = Runtime::spawn(options(&fixture, kind, &service)).await.unwrap();
     let session = runtime.open(SessionSpec::new(tenant("acme")).without_sandbox()).await.unwrap();
     session.send("make a table").await.unwrap().end().await.unwrap();
@@ -64,7 +63,7 @@ async fn part_a_process_whose_first_call_is_not_answered() {
 /// The first call of a host, received by the service and never answered, and the host killed.
 async fn killed_in_its_first_call(fixture: &Fixture, kind: Kind, fake: &FakeMessages) {
     let part = "runtime::hosted::killed::part_a_process_whose_first_call_is_not_answered";
-    let parameters = serde_json::to_string(&(fixture.folder(), kind, fake.base_url())).unwrap();
+    let parameters = serde_json::to_string(&(fixture.dir(), kind, fake.base_url())).unwrap();
     let mut command = rerun(&[], part, &parameters);
     let process = KillOnDrop(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
     tokio::time::timeout(std::time::Duration::from_secs(60), fake.until_received(1)).await.unwrap();

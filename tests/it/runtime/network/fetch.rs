@@ -94,8 +94,8 @@ pub(crate) async fn read(session: &Session, uri: &str) -> String {
 }
 
 /// True if a file below the directory has this content.
-fn contains_text(folder: &Path, text: &str) -> bool {
-    std::fs::read_dir(folder).unwrap().any(|entry| {
+fn contains_text(dir: &Path, text: &str) -> bool {
+    std::fs::read_dir(dir).unwrap().any(|entry| {
         let path = entry.unwrap().path();
         match path.symlink_metadata().unwrap() {
             found if found.is_dir() => contains_text(&path, text),

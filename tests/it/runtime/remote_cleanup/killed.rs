@@ -33,7 +33,7 @@ enum HaltPoint {
 
 #[derive(serde::Serialize, serde::Deserialize)]
 struct Part {
-    folder: PathBuf,
+    dir: PathBuf,
     service: String,
     operation: Deletion,
     mark: HaltPoint,
@@ -64,11 +64,11 @@ fn say(line: &str) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn part_a_process_that_halts_during_a_deletion() {
     let Some(parameters) = test_parameters() else { return };
-    let Part { folder, service, operation, mark } = serde_json::from_str(&parameters).unwrap();
+    let Part { dir, service, operation, mark } = serde_json::from_str(&parameters).unwrap();
     if mark == HaltPoint::Noted {
         halt_when_noted();
     }
-    let fixture = Fixture::existing(&folder, ExecutorKind::Local);
+    let fixture = Fixture::existing(&dir, ExecutorKind::Local);
     let runtime = Runtime::spawn(options(&fixture, &service, KEY)).await.unwrap();
     match operation {
         Deletion::Session(id) => runtime.delete(&tenant("acme"), id).await.map(drop),
@@ -79,7 +79,7 @@ async fn part_a_process_that_halts_during_a_deletion() {
 
 /// A host that has come so far, and was killed. The service is silent yet: what was on its way may arrive later.
 async fn killed(fixture: &Fixture, fake: &FakeMessages, operation: Deletion, mark: HaltPoint) {
-    let part = Part { folder: fixture.folder().to_owned(), service: fake.base_url(), operation, mark };
+    let part = Part { dir: fixture.dir().to_owned(), service: fake.base_url(), operation, mark };
     let name = "runtime::remote_cleanup::killed::part_a_process_that_halts_during_a_deletion";
     let mut command = rerun(&[], name, &serde_json::to_string(&part).unwrap());
     let received = fake.received();

@@ -53,8 +53,8 @@ pub(crate) async fn until(runtime: &Runtime, is_so: impl Fn(&PoolStats) -> bool)
 
 /// The files of warm sandboxes on the disk.
 pub(crate) fn leftovers(fixture: &Fixture) -> Vec<String> {
-    let folders = ["sandboxes", "workspaces"].map(|name| fixture.data().join("pool").join(name));
-    let entries = folders.iter().filter_map(|folder| fs::read_dir(folder).ok()).flatten();
+    let dirs = ["sandboxes", "workspaces"].map(|name| fixture.data().join("pool").join(name));
+    let entries = dirs.iter().filter_map(|dir| fs::read_dir(dir).ok()).flatten();
     entries.map(|entry| entry.unwrap().path().display().to_string()).collect()
 }
 
@@ -74,7 +74,7 @@ async fn a_session_takes_a_warm_sandbox(fixture: &Fixture) {
     let session_dir = session_dir(fixture, "acme", &session);
     assert_eq!(fs::read_to_string(session_dir.join("workspace/note")).unwrap(), "kept\n");
     until(&runtime, |pool| pool.ready == 2).await;
-    // In a folder of the host's, in a sandbox that is made for it.
+    // In a directory of the host's, in a sandbox that is made for it.
     let own_dir = tempfile::tempdir().unwrap();
     let with_own_workspace = runtime.open(spec().workspace(own_dir.path())).await.unwrap();
     assert_eq!(ask(&with_own_workspace, "$ echo mine > note; cat note").await, "it says: mine\n");
@@ -254,8 +254,8 @@ fn twelve_sessions_at_once_have_a_warm_sandbox_or_wait_for_their_container() {
 #[cfg(all(feature = "docker", not(engines)))]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_pool_without_an_engine_is_reported_and_blocks_nothing() {
-    let folder = tempfile::tempdir().unwrap();
-    let engine = format!("unix://{}", folder.path().join("none.sock").display());
+    let dir = tempfile::tempdir().unwrap();
+    let engine = format!("unix://{}", dir.path().join("none.sock").display());
     let settings = Settings { engine: Some(engine), ..Settings::default() };
     let fixture = Fixture::with(ExecutorKind::Jail, settings);
     let runtime =
@@ -276,8 +276,8 @@ async fn a_pool_without_an_engine_is_reported_and_blocks_nothing() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn part_a_process_with_warm_sandboxes() {
     #[expect(clippy::disallowed_methods, reason = "the variable has the parameters of the part")]
-    let Ok(folder) = std::env::var(HOST) else { return };
-    let fixture = Fixture::existing(Path::new(&folder), ExecutorKind::Jail);
+    let Ok(dir) = std::env::var(HOST) else { return };
+    let fixture = Fixture::existing(Path::new(&dir), ExecutorKind::Jail);
     let runtime = filled(&fixture, 2).await;
     let session = runtime.open(spec()).await.unwrap();
     ask(&session, "$ echo kept > note").await;
@@ -297,7 +297,7 @@ async fn warm_sandboxes_of_a_killed_process_are_removed_at_the_next_start() {
     #[expect(clippy::disallowed_methods, reason = "the test needs another process")]
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["runtime::sandboxes::pools::part_a_process_with_warm_sandboxes", "--exact", "--nocapture"]);
-    command.env(HOST, fixture.folder());
+    command.env(HOST, fixture.dir());
     let mut process = KillOnDrop(command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap());
     let stdout = BufReader::new(process.0.stdout.take().unwrap());
     let ready = stdout.lines().find_map(|line| line.unwrap().strip_prefix("READY ").map(str::to_owned));

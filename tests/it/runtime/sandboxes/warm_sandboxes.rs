@@ -100,8 +100,8 @@ async fn warm_sandboxes_that_die_as_they_are_taken_harm_nobody_jail() {
 }
 
 /// Leaves the variable's value wherever a command can, and with something that stays.
-const LEAVE: &str = "$ for folder in /workspace /tmp /var/tmp /dev/shm ~; do \
-                     echo $CANARY > $folder/$CANARY 2>/dev/null; done; \
+const LEAVE: &str = "$ for directory in /workspace /tmp /var/tmp /dev/shm ~; do \
+                     echo $CANARY > $directory/$CANARY 2>/dev/null; done; \
                      (exec -a $CANARY setsid sleep 1000 > /dev/null 2>&1 &) ; ls /tmp";
 
 /// Tells of all that is to be found there.
@@ -152,9 +152,9 @@ async fn a_pool_that_cannot_be_filled_fills_up_when_it_can() {
         return;
     }
     let fixture = Fixture::new(ExecutorKind::Jail);
-    let folder = fixture.data().join("pool");
+    let dir = fixture.data().join("pool");
     fs::create_dir(fixture.data()).unwrap();
-    fs::write(&folder, "in the way").unwrap();
+    fs::write(&dir, "in the way").unwrap();
     let runtime = Runtime::spawn(options(&fixture, 3)).await.unwrap();
     until(&runtime, |pool| pool.failed > 0).await;
     let sessions = join_all((0..6).map(|_| open(&runtime))).await;
@@ -164,7 +164,7 @@ async fn a_pool_that_cannot_be_filled_fills_up_when_it_can() {
     let pool = &runtime.pools()[0];
     assert_eq!((pool.hits, pool.misses, pool.ready), (0, 6, 0), "{pool:?}");
     assert!(pool.last_failure.as_ref().unwrap().contains("pool"), "{pool:?}");
-    fs::remove_file(&folder).unwrap();
+    fs::remove_file(&dir).unwrap();
     until(&runtime, |pool| pool.ready == 3).await;
     assert_eq!(ask(&open(&runtime).await, "$ echo well").await, "it says: well\n");
     assert_eq!(runtime.pools()[0].hits, 1);

@@ -13,8 +13,8 @@ use crate::runtime::fixture::{Fixture, soon, tenant};
 
 /// The workspaces of a tenant.
 fn workspaces(fixture: &Fixture, name: &str) -> Vec<PathBuf> {
-    let folder = fixture.data().join("tenants").join(name).join("workspaces");
-    fs::read_dir(folder).into_iter().flatten().map(|entry| entry.unwrap().path()).collect()
+    let dir = fixture.data().join("tenants").join(name).join("workspaces");
+    fs::read_dir(dir).into_iter().flatten().map(|entry| entry.unwrap().path()).collect()
 }
 
 #[tokio::test]

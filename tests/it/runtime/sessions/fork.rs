@@ -55,8 +55,11 @@ async fn a_fork_continues_before_a_message_with_the_current_files() {
         let fixture = Fixture::new(kind);
         let runtime = fixture.start().await;
         let original = runtime.open(spec()).await.unwrap();
-        ask(&original, "$ echo one > note; mkdir folder; ln -s ../note folder/link; truncate -s 200M sparse")
-            .await;
+        ask(
+            &original,
+            "$ echo one > note; mkdir directory; ln -s ../note directory/link; truncate -s 200M sparse",
+        )
+        .await;
         ask(&original, "$ echo two > note").await;
         let before = events(&runtime, original.id()).await;
         let undone = fork(&runtime, &original, ForkPoint::BeforeLastMessage).await.unwrap();
@@ -64,7 +67,7 @@ async fn a_fork_continues_before_a_message_with_the_current_files() {
         // The message is undone, its files are not.
         assert_eq!(user_messages(&runtime, undone.id()).await.len(), 1);
         let seen =
-            run(&undone, "$ cat note; cat folder/link; ls -l sparse | cut -d' ' -f5; echo three > note")
+            run(&undone, "$ cat note; cat directory/link; ls -l sparse | cut -d' ' -f5; echo three > note")
                 .await;
         assert_eq!(seen, "two\ntwo\n209715200\n");
         assert_eq!(ask(&original, "$ cat note").await, "it says: two\n", "its files are its own");
@@ -124,7 +127,7 @@ async fn the_model_is_told_where_the_copy_of_its_workspace_is() {
     runtime.shutdown(soon()).await.unwrap();
 }
 
-/// Where nothing is on the disk, the workspace is in a temporary folder.
+/// Where nothing is on the disk, the workspace is in a temporary directory.
 #[tokio::test]
 async fn a_session_in_memory_is_forked_too() {
     let fixture = Fixture::new(ExecutorKind::Local);
@@ -187,18 +190,18 @@ async fn a_session_of_another_tenant_is_not_found_for_forking() {
     runtime.shutdown(soon()).await.unwrap();
 }
 
-/// The folder is the embedder's, not the session's.
+/// The directory is the embedder's, not the session's.
 #[tokio::test]
-async fn a_folder_of_the_embedder_is_shared_and_not_copied() {
+async fn a_directory_of_the_embedder_is_shared_and_not_copied() {
     let fixture = Fixture::new(ExecutorKind::Local);
-    let folder = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     let runtime = fixture.start().await;
-    let session = runtime.open(spec().workspace(folder.path())).await.unwrap();
+    let session = runtime.open(spec().workspace(dir.path())).await.unwrap();
     ask(&session, "$ echo one > note").await;
     let forked = fork(&runtime, &session, ForkPoint::End).await.unwrap();
     ask(&forked, "$ echo two > note").await;
     assert_eq!(ask(&session, "$ cat note").await, "it says: two\n");
-    assert_eq!(std::fs::read_to_string(folder.path().join("note")).unwrap(), "two\n");
+    assert_eq!(std::fs::read_to_string(dir.path().join("note")).unwrap(), "two\n");
     runtime.shutdown(soon()).await.unwrap();
 }
 

@@ -23,8 +23,8 @@ const POINT: &str = "CONJURE_TEST_FORK_POINT";
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn part_a_process_that_halts() {
     #[expect(clippy::disallowed_methods, reason = "the variable has the parameters of the part")]
-    let [Ok(folder), Ok(session), Ok(point)] = [HOST, SESSION, POINT].map(std::env::var) else { return };
-    let fixture = Fixture::existing(Path::new(&folder), ExecutorKind::Local);
+    let [Ok(dir), Ok(session), Ok(point)] = [HOST, SESSION, POINT].map(std::env::var) else { return };
+    let fixture = Fixture::existing(Path::new(&dir), ExecutorKind::Local);
     let halt = OpenHalt::at(if point == "start" { OpenStage::Start } else { OpenStage::Preparation });
     let runtime = halt.start(&fixture).await;
     let saying = async {
@@ -43,7 +43,7 @@ fn start_halted(fixture: &Fixture, session: SessionId, point: OpenStage) -> Kill
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["runtime::sessions::fork_killed::part_a_process_that_halts", "--exact", "--nocapture"]);
     command
-        .env(HOST, fixture.folder())
+        .env(HOST, fixture.dir())
         .env(SESSION, session.to_string())
         .env(POINT, if point == OpenStage::Start { "start" } else { "preparation" });
     let mut child = KillOnDrop(command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap());
@@ -64,8 +64,8 @@ async fn a_fork_killed_half_way_is_complete_or_absent() {
         ask(&session, "hello").await;
         runtime.shutdown(soon()).await.unwrap();
         let note = |id: SessionId| {
-            let folder = fixture.data().join("tenants/acme/workspaces").join(id.stored_name());
-            folder.join("workspace/note")
+            let dir = fixture.data().join("tenants/acme/workspaces").join(id.stored_name());
+            dir.join("workspace/note")
         };
         std::fs::write(note(session.id()), "kept").unwrap();
         let process = start_halted(&fixture, session.id(), point);

@@ -22,8 +22,8 @@ const POINT: &str = "CONJURE_TEST_POINT";
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn part_a_process_that_halts() {
     #[expect(clippy::disallowed_methods, reason = "the variable has the parameters of the part")]
-    let (Ok(folder), Ok(point)) = (std::env::var(HOST), std::env::var(POINT)) else { return };
-    let fixture = Fixture::existing(Path::new(&folder), ExecutorKind::Jail);
+    let (Ok(dir), Ok(point)) = (std::env::var(HOST), std::env::var(POINT)) else { return };
+    let fixture = Fixture::existing(Path::new(&dir), ExecutorKind::Jail);
     let point = if point == "start" { OpenStage::Start } else { OpenStage::Preparation };
     let halt = OpenHalt::at(point);
     let runtime = halt.start(&fixture).await;
@@ -41,7 +41,7 @@ fn start_halted(fixture: &Fixture, point: OpenStage) -> KillOnDrop {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["runtime::sessions::killed::part_a_process_that_halts", "--exact", "--nocapture"]);
     command
-        .env(HOST, fixture.folder())
+        .env(HOST, fixture.dir())
         .env(POINT, if point == OpenStage::Start { "start" } else { "preparation" });
     let mut child = KillOnDrop(command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap());
     let stdout = BufReader::new(child.0.stdout.take().unwrap());
@@ -56,12 +56,12 @@ async fn leftovers_of_an_open_killed_half_way_are_removed_at_the_next_start() {
     }
     for (point, left_over) in [(OpenStage::Preparation, 0), (OpenStage::Start, 1)] {
         let fixture = Fixture::new(ExecutorKind::Jail);
-        let folder = tempfile::tempdir().unwrap();
+        let dir = tempfile::tempdir().unwrap();
         // Existing sessions stay.
         let runtime = fixture.start().await;
         let retained = runtime.open(spec()).await.unwrap();
         ask(&retained, "$ echo kept > note").await;
-        let with_own_workspace = runtime.open(spec().workspace(folder.path())).await.unwrap();
+        let with_own_workspace = runtime.open(spec().workspace(dir.path())).await.unwrap();
         ask(&with_own_workspace, "$ echo mine > note").await;
         runtime.shutdown(soon()).await.unwrap();
         // The skill is another one by now.
@@ -85,7 +85,7 @@ async fn leftovers_of_an_open_killed_half_way_are_removed_at_the_next_start() {
         assert!(
             ask(&revived, "$ cat note; sh /mnt/skills/greeting/scripts/run.sh").await.contains("kept\nhello")
         );
-        assert_eq!(std::fs::read_to_string(folder.path().join("note")).unwrap(), "mine\n");
+        assert_eq!(std::fs::read_to_string(dir.path().join("note")).unwrap(), "mine\n");
         for id in runtime.session_ids(&tenant("acme")).await.unwrap() {
             runtime.delete(&tenant("acme"), id).await.unwrap();
         }

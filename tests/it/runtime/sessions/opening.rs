@@ -189,7 +189,7 @@ fn sessions_are_opened_and_deleted_at_once_where_one_thread_may_block() {
         // them, which leaves it to the next run.
         let clearing = async {
             loop {
-                runtime.maintenance().run("folders", soon()).await.unwrap();
+                runtime.maintenance().run("directories", soon()).await.unwrap();
                 pause().await;
             }
         };

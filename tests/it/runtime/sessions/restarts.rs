@@ -117,7 +117,7 @@ async fn a_damaged_pinned_skill_is_repaired_by_the_next_session() {
     for damage in [&change as &dyn Fn(), &remove] {
         damage();
         // An undeletable directory blocks nothing.
-        std::fs::write(fixture.data().join("tenants/acme/skills/draft-file"), "no folder").unwrap();
+        std::fs::write(fixture.data().join("tenants/acme/skills/draft-file"), "no directory").unwrap();
         let runtime = fixture.start().await;
         let error = runtime.session(&acme, session.id()).await.unwrap_err();
         assert!(error.hint().unwrap().contains("open a new session"), "{error}");
@@ -217,7 +217,7 @@ async fn a_secret_provided_later_is_redacted_at_once() {
 #[tokio::test]
 async fn missing_parts_of_a_live_session_are_reported_by_type() {
     let fixture = Fixture::new(ExecutorKind::Jail);
-    let work = fixture.folder().join("work");
+    let work = fixture.dir().join("work");
     std::fs::create_dir(&work).unwrap();
     let runtime = fixture.start().await;
     let session = runtime.open(spec().workspace(&work)).await.unwrap();
@@ -233,8 +233,8 @@ async fn missing_parts_of_a_live_session_are_reported_by_type() {
 }
 
 /// True if a file in the directory contains these bytes.
-fn contains_bytes(folder: &Path, bytes: &[u8]) -> bool {
-    std::fs::read_dir(folder).unwrap().any(|entry| {
+fn contains_bytes(dir: &Path, bytes: &[u8]) -> bool {
+    std::fs::read_dir(dir).unwrap().any(|entry| {
         let path = entry.unwrap().path();
         let kind = std::fs::symlink_metadata(&path).unwrap();
         if kind.is_dir() {
@@ -289,8 +289,8 @@ async fn an_embedders_directory_is_used_and_required_at_revival() {
         return;
     }
     let fixture = Fixture::new(ExecutorKind::Jail);
-    let folder = tempfile::tempdir().unwrap();
-    let work = folder.path().join("work");
+    let dir = tempfile::tempdir().unwrap();
+    let work = dir.path().join("work");
     std::fs::create_dir(&work).unwrap();
     let runtime = fixture.start().await;
     let session = runtime.open(spec().workspace(&work)).await.unwrap();
@@ -304,11 +304,11 @@ async fn an_embedders_directory_is_used_and_required_at_revival() {
         assert!(error.to_string().contains("the files of all sessions"), "{error}");
     }
     runtime.shutdown(soon()).await.unwrap();
-    std::fs::rename(&work, folder.path().join("elsewhere")).unwrap();
+    std::fs::rename(&work, dir.path().join("elsewhere")).unwrap();
     let runtime = fixture.start().await;
     let error = runtime.session(&acme, id).await.unwrap_err();
     assert!(matches!(&error, RuntimeError::Workspace { path, .. } if *path == work), "{error}");
-    std::fs::rename(folder.path().join("elsewhere"), &work).unwrap();
+    std::fs::rename(dir.path().join("elsewhere"), &work).unwrap();
     let revived = runtime.session(&acme, id).await.unwrap();
     assert!(ask(&revived, "$ cat report.txt").await.ends_with("report\n"));
     // It is the host's, and stays.

@@ -42,8 +42,8 @@ fn options(fixture: &Fixture) -> RuntimeOptions {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn part_a_host_with_running_turns() {
     #[expect(clippy::disallowed_methods, reason = "the variable has the parameters of the part")]
-    let (Ok(folder), Ok(count)) = (std::env::var(HOST), std::env::var(SESSIONS)) else { return };
-    let fixture = Fixture::existing(Path::new(&folder), ExecutorKind::Jail);
+    let (Ok(dir), Ok(count)) = (std::env::var(HOST), std::env::var(SESSIONS)) else { return };
+    let fixture = Fixture::existing(Path::new(&dir), ExecutorKind::Jail);
     let silent = model_fn(|request: conjure::Request| async move {
         let text = request.messages.last().unwrap().text();
         if text.starts_with("$ ") || text == "hello" {
@@ -89,7 +89,7 @@ async fn open(runtime: &Runtime, name: &str, number: usize) -> conjure::Session 
 fn host(fixture: &Fixture, sessions: usize) -> (KillOnDrop, [SessionId; 4]) {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["runtime::sessions::resume::part_a_host_with_running_turns", "--exact", "--nocapture"]);
-    command.env(HOST, fixture.folder()).env(SESSIONS, sessions.to_string());
+    command.env(HOST, fixture.dir()).env(SESSIONS, sessions.to_string());
     let mut child = KillOnDrop(command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap());
     let mut stdout = BufReader::new(child.0.stdout.take().unwrap()).lines().map(Result::unwrap);
     let ready = stdout.find_map(|line| Some(line.strip_prefix("READY ")?.to_owned()));

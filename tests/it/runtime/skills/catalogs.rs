@@ -11,17 +11,17 @@ use conjure::{Runtime, RuntimeError, SessionSpec};
 use crate::runtime::fixture::{Fixture, ask, soon, tenant};
 
 /// A skill with a file that names its owner.
-fn write(folder: &Path, name: &str, secret: &str) {
-    let folder = folder.join(name);
-    std::fs::create_dir_all(&folder).unwrap();
+fn write(dir: &Path, name: &str, secret: &str) {
+    let dir = dir.join(name);
+    std::fs::create_dir_all(&dir).unwrap();
     let text = format!("---\nname: {name}\ndescription: Does it.\n---\nRead `secret.txt`.\n");
-    std::fs::write(folder.join("SKILL.md"), text).unwrap();
-    std::fs::write(folder.join("secret.txt"), secret).unwrap();
+    std::fs::write(dir.join("SKILL.md"), text).unwrap();
+    std::fs::write(dir.join("secret.txt"), secret).unwrap();
 }
 
-async fn register(runtime: &Runtime, whose: &str, folder: &Path) {
+async fn register(runtime: &Runtime, whose: &str, dir: &Path) {
     let key = CatalogKey::for_tenant(tenant(whose), CatalogName::new("office").unwrap());
-    runtime.registry().register(key, CatalogSpec::of([Scope::named(folder)]), soon()).await.unwrap();
+    runtime.registry().register(key, CatalogSpec::of([Scope::named(dir)]), soon()).await.unwrap();
 }
 
 #[tokio::test]
@@ -31,7 +31,7 @@ async fn a_tenant_has_only_its_own_skills() {
     }
     let fixture = Fixture::new(ExecutorKind::Jail);
     let runtime = fixture.start().await;
-    let (one, two) = (fixture.folder().join("one"), fixture.folder().join("two"));
+    let (one, two) = (fixture.dir().join("one"), fixture.dir().join("two"));
     write(&one, "invoices", "canary-of-one");
     write(&two, "invoices", "canary-of-two");
     write(&two, "payroll", "canary-of-two");
@@ -66,12 +66,12 @@ async fn skills_are_edited_and_removed_while_sessions_run() {
     }
     let fixture = Fixture::new(ExecutorKind::Jail);
     let runtime = fixture.start().await;
-    let folder = fixture.folder().join("one");
-    write(&folder, "invoices", "the first");
-    register(&runtime, "one", &folder).await;
+    let dir = fixture.dir().join("one");
+    write(&dir, "invoices", "the first");
+    register(&runtime, "one", &dir).await;
     let spec = || SessionSpec::new(tenant("one")).catalog("office").skills(["invoices"]);
     let before = runtime.open(spec()).await.unwrap();
-    write(&folder, "invoices", "the second");
+    write(&dir, "invoices", "the second");
     let key = CatalogKey::for_tenant(tenant("one"), CatalogName::new("office").unwrap());
     runtime.registry().reload(key.clone(), soon()).await.unwrap();
     let after = runtime.open(spec()).await.unwrap();
@@ -79,7 +79,7 @@ async fn skills_are_edited_and_removed_while_sessions_run() {
     assert_eq!(ask(&before, read).await, "it says: the first");
     assert_eq!(ask(&after, read).await, "it says: the second");
 
-    std::fs::remove_dir_all(&folder).unwrap();
+    std::fs::remove_dir_all(&dir).unwrap();
     runtime.registry().unregister(key, soon()).await.unwrap();
     let not_found = runtime.open(spec()).await.unwrap_err();
     assert!(matches!(not_found, RuntimeError::UnknownCatalog { .. }), "{not_found}");

@@ -83,8 +83,8 @@ async fn assert_continues(runtime: &Runtime, quiet: &Session) {
 async fn a_journal_whose_files_are_removed_under_load_loses_no_acknowledged_event() {
     let fixture = Fixture::new(ExecutorKind::Jail);
     let runtime = fixture.start().await;
-    let folder = fixture.data().join("journal").canonicalize().unwrap();
-    let (database, away) = (folder.join("journal.sqlite"), folder.with_file_name("journal-away"));
+    let dir = fixture.data().join("journal").canonicalize().unwrap();
+    let (database, away) = (dir.join("journal.sqlite"), dir.with_file_name("journal-away"));
     let quiet = runtime.open(spec()).await.unwrap();
     let mut sessions = Vec::new();
     for name in ["acme", "globex"] {
@@ -97,21 +97,21 @@ async fn a_journal_whose_files_are_removed_under_load_loses_no_acknowledged_even
     let taking = async {
         begins.wait().await;
         for _ in 0..2 {
-            // The whole folder.
-            fs::rename(&folder, &away).unwrap();
+            // The whole directory.
+            fs::rename(&dir, &away).unwrap();
             is_refused(&runtime, &quiet, &database, "there is nothing").await;
-            assert!(!folder.exists(), "nothing is made where it may come back");
-            fs::rename(&away, &folder).unwrap();
+            assert!(!dir.exists(), "nothing is made where it may come back");
+            fs::rename(&away, &dir).unwrap();
             assert_continues(&runtime, &quiet).await;
             // The file, and another in its place.
-            fs::rename(&database, folder.join("kept")).unwrap();
+            fs::rename(&database, dir.join("kept")).unwrap();
             is_refused(&runtime, &quiet, &database, "there is nothing").await;
-            fs::copy(folder.join("kept"), &database).unwrap();
+            fs::copy(dir.join("kept"), &database).unwrap();
             is_refused(&runtime, &quiet, &database, "there is another file").await;
-            fs::rename(folder.join("kept"), &database).unwrap();
+            fs::rename(dir.join("kept"), &database).unwrap();
             assert_continues(&runtime, &quiet).await;
             // The log, whose content those who have it open put into the database.
-            fs::remove_file(folder.join("journal.sqlite-wal")).unwrap();
+            fs::remove_file(dir.join("journal.sqlite-wal")).unwrap();
             assert_continues(&runtime, &quiet).await;
         }
         is_over.store(true, Ordering::Release);

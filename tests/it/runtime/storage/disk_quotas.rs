@@ -17,7 +17,7 @@ use crate::runtime::fixture::{Fixture, ask, ask_again, soon, spec, tenant};
 use crate::runtime::open_failpoints::{leftovers, pause};
 
 /// The environment variable with the part's directory.
-const FOLDER: &str = "CONJURE_TEST_DISK";
+const DIR: &str = "CONJURE_TEST_DISK";
 
 #[expect(clippy::disallowed_methods, reason = "the test mounts")]
 fn run(program: &str, args: &[&str], path: &Path) {
@@ -42,8 +42,8 @@ fn is_disk_error(error: &RuntimeError) -> bool {
 #[tokio::test]
 async fn part_a_runtime_on_a_small_disk() {
     #[expect(clippy::disallowed_methods, reason = "the variable has the parameters of the part")]
-    let Ok(folder) = std::env::var(FOLDER) else { return };
-    let fixture = Fixture::existing(Path::new(&folder), ExecutorKind::Jail);
+    let Ok(dir) = std::env::var(DIR) else { return };
+    let fixture = Fixture::existing(Path::new(&dir), ExecutorKind::Jail);
     fixture.write_skill("greeting", "Greets people.", "echo hello");
     let (data, acme) = (fixture.data(), tenant("acme"));
     fs::create_dir(&data).unwrap();
@@ -86,7 +86,7 @@ async fn part_a_runtime_on_a_small_disk() {
     assert_continues(&fixture, &runtime, &session, acknowledged).await;
 
     // Not to be written by its path; what is open already stays open.
-    run("mount", &["--bind", folder_of(&data)], &data);
+    run("mount", &["--bind", dir_of(&data)], &data);
     run("mount", &["-o", "remount,bind,ro"], &data);
     let error = runtime.open(spec()).await.unwrap_err();
     assert!(is_disk_error(&error), "{error:?}");
@@ -105,7 +105,7 @@ async fn part_a_runtime_on_a_small_disk() {
     println!("\nWELL");
 }
 
-fn folder_of(path: &Path) -> &str {
+fn dir_of(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 
@@ -135,13 +135,13 @@ fn a_runtime_continues_when_its_disk_has_space_again() {
         test_support::skip("only root may mount a small disk", "run the tests as root");
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     // The mounts go with the namespace.
     #[expect(clippy::disallowed_methods, reason = "the test needs another process")]
     let mut command = Command::new("unshare");
     command.args(["--mount", "--propagation", "private"]).arg(std::env::current_exe().unwrap());
     command.args(["runtime::storage::disk_quotas::part_a_runtime_on_a_small_disk", "--exact", "--nocapture"]);
-    let output = command.env(FOLDER, folder.path()).stderr(Stdio::piped()).output().unwrap();
+    let output = command.env(DIR, dir.path()).stderr(Stdio::piped()).output().unwrap();
     let stdout = String::from_utf8_lossy(&output.stdout);
     assert!(
         stdout.lines().any(|line| line == "WELL"),

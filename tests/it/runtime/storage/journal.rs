@@ -105,7 +105,7 @@ async fn a_journal_of_a_later_version_is_rejected() {
     );
 }
 
-/// For root, who may run the tests, every folder can be written but those of the system.
+/// For root, who may run the tests, every directory can be written but those of the system.
 #[tokio::test]
 async fn a_read_only_journal_is_reported_with_its_path() {
     let fixture = Fixture::new(ExecutorKind::Jail);
@@ -122,7 +122,7 @@ async fn a_read_only_journal_is_reported_with_its_path() {
     assert_eq!(kind, JournalErrorKind::ReadOnly, "{text}");
     assert!(text.contains("`/sys/kernel/lock` cannot be written; use a writable directory"), "{text}");
     std::fs::remove_file(&journal).unwrap();
-    // A file, where its folder should be.
+    // A file, where its directory should be.
     std::fs::write(fixture.data().join("journal"), "").unwrap();
     let (_, text) = refused(fixture.options()).await;
     assert!(text.contains(&fixture.data().join("journal").display().to_string()), "{text}");

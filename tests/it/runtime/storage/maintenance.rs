@@ -36,19 +36,19 @@ async fn interrupted_operations_are_completed_without_a_start() {
     let session = runtime.open(spec()).await.unwrap();
     // As a host leaves it that was killed before it had recorded what it opened.
     let lost = conjure::SessionId::random().unwrap().stored_name();
-    let folder = fixture.data().join("tenants/acme");
-    std::fs::write(folder.join("pending").join(&lost), "").unwrap();
-    let workspace = folder.join("workspaces").join(&lost).join("workspace");
+    let dir = fixture.data().join("tenants/acme");
+    std::fs::write(dir.join("pending").join(&lost), "").unwrap();
+    let workspace = dir.join("workspaces").join(&lost).join("workspace");
     std::fs::create_dir_all(&workspace).unwrap();
-    for chore in ["folders", "journal"] {
+    for chore in ["directories", "journal"] {
         runtime.maintenance().run(chore, soon()).await.unwrap();
     }
     assert!(!workspace.exists());
-    assert_eq!(std::fs::read_dir(folder.join("pending")).unwrap().count(), 0);
+    assert_eq!(std::fs::read_dir(dir.join("pending")).unwrap().count(), 0);
     assert_eq!(ask(&session, "hello").await, "heard: hello");
     let done = runtime.maintenance().tasks();
-    let folders = done.iter().find(|chore| chore.name == "folders").unwrap();
-    assert_eq!((folders.runs, folders.failures), (1, 0));
+    let dirs = done.iter().find(|chore| chore.name == "directories").unwrap();
+    assert_eq!((dirs.runs, dirs.failures), (1, 0));
     runtime.shutdown(soon()).await.unwrap();
 }
 
@@ -62,10 +62,10 @@ async fn a_runtime_in_memory_completes_nothing_of_persistent_ones() {
     let mark = fixture.data().join("tenants/acme/pending").join(session.id().stored_name());
     std::fs::write(&mark, "").unwrap();
     let ephemeral = Runtime::spawn(fixture.options().ephemeral()).await.unwrap();
-    ephemeral.maintenance().run("folders", soon()).await.unwrap();
+    ephemeral.maintenance().run("directories", soon()).await.unwrap();
     assert!(mark.exists());
     assert_eq!(ask(&session, "$ cat note").await, "it says: kept\n");
-    keeping.maintenance().run("folders", soon()).await.unwrap();
+    keeping.maintenance().run("directories", soon()).await.unwrap();
     assert!(!mark.exists(), "it is recorded, so it stays");
     assert_eq!(ask(&session, "$ cat note").await, "it says: kept\n");
     ephemeral.shutdown(soon()).await.unwrap();

@@ -11,13 +11,13 @@ use conjure::{
 use crate::runtime::fixture::{Fixture, ask, follow, model, soon, spec, tenant};
 use crate::runtime::open_failpoints::{leftovers, on_disk, pause, until_nothing_is_left};
 
-fn names(folder: &Path) -> Vec<String> {
-    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+fn names(dir: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
     entries.map(|entry| entry.file_name().to_str().unwrap().to_owned()).collect()
 }
 
 #[tokio::test]
-async fn two_runtimes_in_one_process_share_a_data_folder() {
+async fn two_runtimes_in_one_process_share_a_data_directory() {
     let fixture = Fixture::new(ExecutorKind::Jail);
     let [first, second] = [fixture.start().await, fixture.start().await];
     let acme = tenant("acme");
@@ -204,7 +204,7 @@ async fn a_moved_data_directory_is_reported_and_may_be_restored() {
     let runtime = fixture.start().await;
     let session = runtime.open(spec()).await.unwrap();
     ask(&session, "$ echo kept > note").await;
-    let aside = fixture.folder().join("aside");
+    let aside = fixture.dir().join("aside");
     std::fs::rename(fixture.data(), &aside).unwrap();
     for _ in 0..2 {
         let error = runtime.open(spec()).await.unwrap_err();

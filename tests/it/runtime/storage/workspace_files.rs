@@ -11,10 +11,10 @@ use crate::runtime::fixture::{Fixture, soon, spec, tenant};
 
 #[tokio::test]
 async fn files_with_holes_are_listed_only_up_to_the_disk_limit() {
-    let (fixture, folder) = (Fixture::new(ExecutorKind::Local), tempfile::tempdir().unwrap());
+    let (fixture, directory) = (Fixture::new(ExecutorKind::Local), tempfile::tempdir().unwrap());
     let runtime = fixture.start().await;
-    let session = runtime.open(spec().workspace(folder.path())).await.unwrap();
-    let out = folder.path().join("out");
+    let session = runtime.open(spec().workspace(directory.path())).await.unwrap();
+    let out = directory.path().join("out");
     std::fs::create_dir(&out).unwrap();
     for name in ["a", "b", "c"] {
         File::create(out.join(name)).unwrap().set_len(500 << 20).unwrap();
@@ -28,9 +28,9 @@ async fn files_with_holes_are_listed_only_up_to_the_disk_limit() {
 
 #[tokio::test]
 async fn a_link_to_a_workspace_is_followed_when_the_session_opens_and_not_later() {
-    let (fixture, folder) = (Fixture::new(ExecutorKind::Local), tempfile::tempdir().unwrap());
+    let (fixture, directory) = (Fixture::new(ExecutorKind::Local), tempfile::tempdir().unwrap());
     let (work, other, link) =
-        (folder.path().join("work"), folder.path().join("other"), folder.path().join("link"));
+        (directory.path().join("work"), directory.path().join("other"), directory.path().join("link"));
     for dir in [&work, &other] {
         std::fs::create_dir_all(dir.join("out")).unwrap();
         std::fs::write(dir.join("out/file"), "text").unwrap();
@@ -48,7 +48,7 @@ async fn a_link_to_a_workspace_is_followed_when_the_session_opens_and_not_later(
     assert!(runtime.open_workspace_file(&acme, id, file).await.unwrap().is_some());
 
     // Commands of another session, which works in the directory above, can do this.
-    std::fs::rename(&work, folder.path().join("moved")).unwrap();
+    std::fs::rename(&work, directory.path().join("moved")).unwrap();
     symlink(&other, &work).unwrap();
     for error in [
         copy("out/two").await.unwrap_err(),

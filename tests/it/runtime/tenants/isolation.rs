@@ -59,17 +59,17 @@ fn answer(request: &Request, sent: &SentRequests) -> Response {
 
 /// A catalog of this tenant's own, with a skill of the same name as the other's.
 async fn register(runtime: &Runtime, fixture: &Fixture, whose: &str) {
-    let folder = fixture.folder().join(format!("skills-of-{whose}")).join("ledger");
-    std::fs::create_dir_all(folder.join("scripts")).unwrap();
+    let dir = fixture.dir().join(format!("skills-of-{whose}")).join("ledger");
+    std::fs::create_dir_all(dir.join("scripts")).unwrap();
     let (body, script) = (canary(whose, "body"), canary(whose, "script"));
     let text = format!(
         "---\nname: ledger\ndescription: Keeps the {} books.\n---\n{body}\n",
         canary(whose, "description")
     );
-    std::fs::write(folder.join("SKILL.md"), text).unwrap();
-    std::fs::write(folder.join("scripts/run.sh"), format!("echo {script}\n")).unwrap();
+    std::fs::write(dir.join("SKILL.md"), text).unwrap();
+    std::fs::write(dir.join("scripts/run.sh"), format!("echo {script}\n")).unwrap();
     let key = CatalogKey::for_tenant(tenant(whose), CatalogName::new("books").unwrap());
-    let spec = CatalogSpec::of([Scope::named(folder.parent().unwrap())]);
+    let spec = CatalogSpec::of([Scope::named(dir.parent().unwrap())]);
     runtime.registry().register(key, spec, soon()).await.unwrap();
 }
 
@@ -105,9 +105,9 @@ async fn recorded_events(session: &Session) -> String {
 }
 
 /// The contents of all files in a directory.
-fn contents(folder: &Path) -> String {
+fn contents(dir: &Path) -> String {
     let mut text = String::new();
-    for entry in std::fs::read_dir(folder).unwrap() {
+    for entry in std::fs::read_dir(dir).unwrap() {
         let path = entry.unwrap().path();
         if path.is_symlink() {
             continue;
@@ -194,7 +194,7 @@ async fn nothing_crosses(fixture: Fixture) {
     runtime.shutdown(soon()).await.unwrap();
     drop((runtime, sessions));
 
-    // On the disk each has a folder, with nothing of the other's in it, caches among it; no secret is anywhere.
+    // On the disk each has a directory, with nothing of the other's in it, caches among it; no secret is anywhere.
     for whose in TENANTS {
         let stored = contents(&fixture.data().join("tenants").join(whose));
         assert_eq!(seen_in(&stored), BTreeSet::from([whose]));

@@ -153,8 +153,8 @@ async fn instructions_lost_in_compaction_are_delivered_again_once() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn part_a_process_that_compacts() {
     #[expect(clippy::disallowed_methods, reason = "the variable has the parameters of the part")]
-    let Ok(folder) = std::env::var(HOST) else { return };
-    let fixture = Fixture::existing(Path::new(&folder), ExecutorKind::Jail);
+    let Ok(dir) = std::env::var(HOST) else { return };
+    let fixture = Fixture::existing(Path::new(&dir), ExecutorKind::Jail);
     let hangs = model_fn(|request: Request| async move {
         if is_summary(&request) {
             println!("\nREADY");
@@ -176,7 +176,7 @@ async fn a_session_killed_during_compaction_resumes() {
     let fixture = Fixture::new(ExecutorKind::Jail);
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["runtime::turns::compaction::part_a_process_that_compacts", "--exact", "--nocapture"]);
-    command.env(HOST, fixture.folder());
+    command.env(HOST, fixture.dir());
     let mut child = KillOnDrop(command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap());
     let stdout = BufReader::new(child.0.stdout.take().unwrap());
     assert!(stdout.lines().any(|line| line.unwrap() == "READY"), "the host did not come so far");

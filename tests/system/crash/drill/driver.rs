@@ -10,10 +10,10 @@ use conjure::journal::SessionKey;
 use conjure::{Clock as _, SystemClock};
 
 use super::Result;
+use super::checks::dirs::Quiet;
 use super::checks::findings::Findings;
-use super::checks::folders::Quiet;
 use super::checks::whole_record::WholeRecord;
-use super::checks::{folders, leftovers};
+use super::checks::{dirs, leftovers};
 use super::fixture::{self, Sandboxes};
 use super::host::HostOptions;
 use super::log_lines::{LogLine, write_key};
@@ -45,13 +45,13 @@ pub(crate) struct Plan {
 /// Kills hosts as often as is planned, has the last one settle everything, and tells what was found.
 pub(crate) fn drill(plan: &Plan) -> Result<Findings> {
     leftovers::adopt_orphans()?;
-    let folder = tempfile::tempdir()?;
-    fixture::write_files(folder.path())?;
+    let dir = tempfile::tempdir()?;
+    fixture::write_files(dir.path())?;
     let mut drill = Drill {
         plan: plan.clone(),
         random: Random::new(plan.seed),
-        record: WholeRecord::new(folder.path())?,
-        folder,
+        record: WholeRecord::new(dir.path())?,
+        dir,
         incarnation: 0,
         free: BTreeMap::new(),
         doomed: BTreeMap::new(),
@@ -65,7 +65,7 @@ pub(crate) fn drill(plan: &Plan) -> Result<Findings> {
 
 struct Drill {
     plan: Plan,
-    folder: tempfile::TempDir,
+    dir: tempfile::TempDir,
     random: Random,
     incarnation: u64,
     record: WholeRecord,
@@ -104,10 +104,10 @@ impl Drill {
     fn start(&mut self, task: Task, known: BTreeMap<String, SessionKey>) -> Result<Host> {
         self.incarnation += 1;
         if self.random.below(8) == 0 {
-            fixture::write_skill(self.folder.path(), self.incarnation)?;
+            fixture::write_skill(self.dir.path(), self.incarnation)?;
         }
         Host::start(&HostOptions {
-            folder: self.folder.path().to_owned(),
+            dir: self.dir.path().to_owned(),
             sandboxes: self.plan.sandboxes.clone(),
             seed: self.plan.seed,
             incarnation: self.incarnation,
@@ -205,11 +205,11 @@ impl Drill {
     }
 
     fn look(&mut self, living: &[Identity], quiet: Quiet) -> Result<()> {
-        let (folder, findings) = (self.folder.path(), &mut self.findings);
-        leftovers::check(folder, &self.plan.sandboxes, &self.dead, living, findings)?;
-        folders::check(folder, living, quiet, findings)?;
+        let (dir, findings) = (self.dir.path(), &mut self.findings);
+        leftovers::check(dir, &self.plan.sandboxes, &self.dead, living, findings)?;
+        dirs::check(dir, living, quiet, findings)?;
         if quiet != Quiet::NotAll {
-            self.record.check_folders(findings)?;
+            self.record.check_dirs(findings)?;
         }
         Ok(())
     }

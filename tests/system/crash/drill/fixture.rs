@@ -1,9 +1,9 @@
 //! What a host and its parent share: paths, kinds of sandboxes, the skill, and the secrets.
 //!
 //! ```text
-//! <folder>/data/     the data directory of all hosts
-//! <folder>/skills/   the skill, which the parent edits
-//! <folder>/tmp/      the hosts' temporary folder
+//! <directory>/data/     the data directory of all hosts
+//! <directory>/skills/   the skill, which the parent edits
+//! <directory>/tmp/      the hosts' temporary directory
 //! ```
 
 use std::fs;
@@ -69,32 +69,32 @@ impl FromStr for Sandboxes {
     }
 }
 
-pub(crate) fn data_folder(folder: &Path) -> PathBuf {
-    folder.join("data")
+pub(crate) fn data_dir(dir: &Path) -> PathBuf {
+    dir.join("data")
 }
 
-pub(crate) fn journal_folder(folder: &Path) -> PathBuf {
-    data_folder(folder).join("journal")
+pub(crate) fn journal_dir(dir: &Path) -> PathBuf {
+    data_dir(dir).join("journal")
 }
 
-pub(crate) fn tenant_folder(folder: &Path, tenant: &str) -> PathBuf {
-    data_folder(folder).join("tenants").join(tenant)
+pub(crate) fn tenant_dir(dir: &Path, tenant: &str) -> PathBuf {
+    data_dir(dir).join("tenants").join(tenant)
 }
 
 /// The place of a session's own workspace.
-pub(crate) fn place(folder: &Path, key: &SessionKey) -> PathBuf {
-    tenant_folder(folder, key.tenant.as_str()).join("workspaces").join(key.session.stored_name())
+pub(crate) fn place(dir: &Path, key: &SessionKey) -> PathBuf {
+    tenant_dir(dir, key.tenant.as_str()).join("workspaces").join(key.session.stored_name())
 }
 
-pub(crate) fn temporary_folder(folder: &Path) -> PathBuf {
-    folder.join("tmp")
+pub(crate) fn temporary_dir(dir: &Path) -> PathBuf {
+    dir.join("tmp")
 }
 
 /// The configuration of a host.
-pub(crate) fn config(folder: &Path, sandboxes: &Sandboxes) -> Result<Config> {
+pub(crate) fn config(dir: &Path, sandboxes: &Sandboxes) -> Result<Config> {
     let settings = Settings {
-        data: Some(data_folder(folder)),
-        skill_paths: Some(vec![folder.join("skills")]),
+        data: Some(data_dir(dir)),
+        skill_paths: Some(vec![dir.join("skills")]),
         ..Settings::default()
     };
     let settings = match sandboxes {
@@ -125,19 +125,19 @@ pub(crate) fn secrets_of(tenant: &TenantId) -> SessionSecrets {
     SessionSecrets::new().environment(TOKEN, token(tenant)).secret("canary", canary(tenant))
 }
 
-/// Makes the folders that hosts find.
-pub(crate) fn write_files(folder: &Path) -> Result<()> {
-    fs::create_dir(temporary_folder(folder))?;
-    let skill = folder.join("skills").join(SKILL);
+/// Makes the directories that hosts find.
+pub(crate) fn write_files(dir: &Path) -> Result<()> {
+    fs::create_dir(temporary_dir(dir))?;
+    let skill = dir.join("skills").join(SKILL);
     fs::create_dir_all(skill.join("scripts"))?;
     let text = format!("---\nname: {SKILL}\ndescription: Leaves a line.\n---\nRun `scripts/run.sh LINE`.\n");
     fs::write(skill.join("SKILL.md"), text)?;
-    write_skill(folder, 0)
+    write_skill(dir, 0)
 }
 
 /// Edits the skill: from now on its script leaves lines of this version. Whoever reads in the meantime sees one or the other.
-pub(crate) fn write_skill(folder: &Path, version: u64) -> Result<()> {
-    let (draft, script) = (folder.join("draft"), folder.join("skills").join(SKILL).join("scripts/run.sh"));
+pub(crate) fn write_skill(dir: &Path, version: u64) -> Result<()> {
+    let (draft, script) = (dir.join("draft"), dir.join("skills").join(SKILL).join("scripts/run.sh"));
     fs::write(&draft, format!("#!/bin/sh\necho \"$1@{version}\" >> effects\n"))?;
     Ok(fs::rename(draft, script)?)
 }

@@ -26,7 +26,7 @@ use super::{HOST, Result};
 /// The options of a host.
 #[derive(Debug, Clone)]
 pub(crate) struct HostOptions {
-    pub(crate) folder: PathBuf,
+    pub(crate) dir: PathBuf,
     pub(crate) sandboxes: Sandboxes,
     pub(crate) seed: u64,
     pub(crate) incarnation: u64,
@@ -47,15 +47,15 @@ impl HostOptions {
             Task::Settle => "settle",
         };
         let numbers = [self.seed.to_string(), self.incarnation.to_string(), self.sessions.to_string()];
-        let folder = self.folder.to_string_lossy().into_owned();
-        let first = [HOST.to_owned(), folder, self.sandboxes.argument(), task.to_owned()];
+        let dir = self.dir.to_string_lossy().into_owned();
+        let first = [HOST.to_owned(), dir, self.sandboxes.argument(), task.to_owned()];
         let known = self.known.iter().map(write_key);
         let doomed = self.doomed.iter().map(|key| format!("{DELETION_PREFIX}{}", write_key(key)));
         first.into_iter().chain(numbers).chain(known).chain(doomed).collect()
     }
 
     fn read(arguments: &[String]) -> Result<Self> {
-        let [folder, sandboxes, task, seed, incarnation, sessions, keys @ ..] = arguments else {
+        let [dir, sandboxes, task, seed, incarnation, sessions, keys @ ..] = arguments else {
             return Err("the host was started without its orders".into());
         };
         let (mut known, mut doomed) = (Vec::new(), Vec::new());
@@ -66,7 +66,7 @@ impl HostOptions {
             }
         }
         Ok(Self {
-            folder: folder.into(),
+            dir: dir.into(),
             sandboxes: sandboxes.parse()?,
             seed: u64::from_str(seed)?,
             incarnation: u64::from_str(incarnation)?,
@@ -111,7 +111,7 @@ pub(crate) fn be_the_host(arguments: &[String]) -> Option<Result<()>> {
 async fn work(orders: HostOptions) -> Result<()> {
     let random = Random::new(orders.seed);
     let resume = if orders.incarnation.is_multiple_of(2) { Resume::AtStart } else { Resume::WhenAttached };
-    let options = RuntimeOptions::from(config(&orders.folder, &orders.sandboxes)?)
+    let options = RuntimeOptions::from(config(&orders.dir, &orders.sandboxes)?)
         .model("player", Player::new(random.fork(1)))
         .approver(approver_fn(|call: ToolCall| async move { review(&call) }))
         .sessions(move |sessions| sessions.resume = resume);

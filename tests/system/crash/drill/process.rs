@@ -11,7 +11,7 @@ use conjure::{Clock as _, SystemClock};
 use test_support::KillOnDrop;
 
 use super::Result;
-use super::fixture::temporary_folder;
+use super::fixture::temporary_dir;
 use super::host::HostOptions;
 use super::log_lines::{LogLine, write_key};
 
@@ -41,7 +41,7 @@ impl Host {
         let program: PathBuf = std::env::current_exe()?;
         #[expect(clippy::disallowed_methods, reason = "a host in a process of its own is what is killed")]
         let mut command = Command::new(program);
-        command.args(orders.arguments()).env("TMPDIR", temporary_folder(&orders.folder));
+        command.args(orders.arguments()).env("TMPDIR", temporary_dir(&orders.dir));
         let mut child = KillOnDrop(command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?);
         let pid = child.0.id();
         let stdout = child.0.stdout.take().ok_or("the host has no output")?;

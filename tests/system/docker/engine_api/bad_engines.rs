@@ -28,13 +28,13 @@ async fn refusal(addresses: Vec<EngineAddress>) -> SandboxError {
 
 #[tokio::test]
 async fn a_missing_engine_is_reported_with_a_hint() {
-    let folder = tempfile::tempdir().unwrap();
-    let missing = refusal(vec![unix(&folder.path().join("none"))]).await;
+    let dir = tempfile::tempdir().unwrap();
+    let missing = refusal(vec![unix(&dir.path().join("none"))]).await;
     assert!(missing.to_string().contains("start Docker or Podman"), "{missing}");
     // Left by an engine that was killed.
-    let dead = folder.path().join("dead");
+    let dead = dir.path().join("dead");
     drop(UnixListener::bind(&dead).unwrap());
-    let refused = refusal(vec![unix(&folder.path().join("none")), unix(&dead)]).await;
+    let refused = refusal(vec![unix(&dir.path().join("none")), unix(&dead)]).await;
     assert!(refused.to_string().contains("nothing listens at"), "{refused}");
     // No server listens at the discard port.
     let refused = refusal(vec!["tcp://127.0.0.1:9".parse().unwrap()]).await;
@@ -58,13 +58,13 @@ async fn a_forbidden_socket_is_reported_with_a_hint() {
         println!("\nWELL");
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
-    std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
-    let socket = folder.path().join("socket");
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    let socket = dir.path().join("socket");
     let _listener = UnixListener::bind(&socket).unwrap();
     std::fs::set_permissions(&socket, std::fs::Permissions::from_mode(0o000)).unwrap();
     let test = "engine_api::bad_engines::a_forbidden_socket_is_reported_with_a_hint";
-    let mut user = rerun_copy(folder.path(), test, socket.to_str().unwrap());
+    let mut user = rerun_copy(dir.path(), test, socket.to_str().unwrap());
     if rustix::process::geteuid().is_root() {
         // Whom no permission stops: another user does it.
         user.uid(NOBODY).gid(NOBODY);
@@ -77,8 +77,8 @@ async fn a_forbidden_socket_is_reported_with_a_hint() {
 
 #[tokio::test]
 async fn an_outdated_engine_is_reported_with_its_version() {
-    let folder = tempfile::tempdir().unwrap();
-    let socket = folder.path().join("old");
+    let dir = tempfile::tempdir().unwrap();
+    let socket = dir.path().join("old");
     answering(&socket, |request| {
         if request.contains("/version") {
             json(r#"{"Version":"19.03.8","ApiVersion":"1.40","MinAPIVersion":"1.12"}"#)
@@ -106,8 +106,8 @@ async fn a_server_that_is_no_engine_is_reported() {
         // Of a proxy on the way to a port.
         ("gate", with_status("403 Forbidden", "")),
     ] {
-        let folder = tempfile::tempdir().unwrap();
-        let socket = folder.path().join(name);
+        let dir = tempfile::tempdir().unwrap();
+        let socket = dir.path().join(name);
         answering(&socket, move |_| answer.clone());
         let connector =
             Docker::new(DockerOptions { engine: vec![unix(&socket)], ..DockerOptions::default() }, []);
@@ -124,8 +124,8 @@ async fn an_endless_response_is_reported_and_not_buffered() {
         ("/containers/json", "200 OK"),
         ("/containers/json", "500 Internal Server Error"),
     ] {
-        let folder = tempfile::tempdir().unwrap();
-        let socket = folder.path().join("endless");
+        let dir = tempfile::tempdir().unwrap();
+        let socket = dir.path().join("endless");
         let sent = endless_answer(&socket, endless, status);
         let connector =
             Docker::new(DockerOptions { engine: vec![unix(&socket)], ..DockerOptions::default() }, []);
@@ -164,8 +164,8 @@ fn endless_answer(socket: &Path, endless: &'static str, status: &'static str) ->
 
 #[tokio::test]
 async fn a_silent_engine_times_out() {
-    let folder = tempfile::tempdir().unwrap();
-    let socket = folder.path().join("silent");
+    let dir = tempfile::tempdir().unwrap();
+    let socket = dir.path().join("silent");
     let _silent = UnixListener::bind(&socket).unwrap();
     let refused = refusal(vec![unix(&socket)]).await;
     assert!(refused.to_string().contains("did not report its version within"), "{refused}");

@@ -70,15 +70,15 @@ pub(crate) fn with_status(status: &str, body: &str) -> String {
 
 /// An engine as it should be, but for what is asked of containers.
 pub(crate) struct FakeEngine {
-    _folder: tempfile::TempDir,
+    _dir: tempfile::TempDir,
     socket: PathBuf,
 }
 
 impl FakeEngine {
     /// `containers` answers what is asked of one, given the method and the path.
     pub(crate) fn new(containers: impl Fn(&str, &str) -> String + Send + Sync + 'static) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let socket = folder.path().join("socket");
+        let dir = tempfile::tempdir().unwrap();
+        let socket = dir.path().join("socket");
         answering(&socket, move |request| {
             let (method, remainder) = request.split_once(' ').unwrap_or_default();
             let path = remainder.split(' ').next().unwrap_or_default();
@@ -100,7 +100,7 @@ impl FakeEngine {
             }
             containers(method, path)
         });
-        Self { _folder: folder, socket }
+        Self { _dir: dir, socket }
     }
 
     pub(crate) fn options(&self) -> DockerOptions {

@@ -54,10 +54,10 @@ async fn concurrent_container_creations_are_limited_to_the_processors() {
     let max = std::thread::available_parallelism().unwrap().get();
     let engine = ContainerEngine::new(fake.options().engine);
     let connectors: Vec<Docker> = (0..4).map(|_| fake.connector().with_engine(engine.clone())).collect();
-    // A folder is lent to one at a time.
-    let folder = tempfile::tempdir().unwrap();
+    // A directory is lent to one at a time.
+    let dir = tempfile::tempdir().unwrap();
     let context = |name: &str| {
-        let workspace = folder.path().join(name);
+        let workspace = dir.path().join(name);
         std::fs::create_dir(&workspace).unwrap();
         ExecutionContext::new(workspace)
     };

@@ -48,22 +48,22 @@ pub(super) fn skill(content_type: &str, body: &Bytes, title: Option<&str>) -> Re
         return Err(Refusal::too_large());
     }
     let top = |name: &str| name.split_once('/').map(|(top, _)| top.to_owned());
-    let folder = uploaded.files.first().and_then(|(name, _)| top(name)).unwrap_or_default();
-    let is_in_folder = |(name, _): &(String, Bytes)| top(name).as_deref() == Some(folder.as_str());
-    if folder.is_empty() || !uploaded.files.iter().all(is_in_folder) {
+    let dir = uploaded.files.first().and_then(|(name, _)| top(name)).unwrap_or_default();
+    let is_in_dir = |(name, _): &(String, Bytes)| top(name).as_deref() == Some(dir.as_str());
+    if dir.is_empty() || !uploaded.files.iter().all(is_in_dir) {
         return Err(Refusal::invalid("files: All files must be in the same top-level directory"));
     }
-    let main = format!("{folder}/SKILL.md");
+    let main = format!("{dir}/SKILL.md");
     let main = uploaded.files.iter().find(|(name, _)| *name == main);
     let (_, main) = main.ok_or_else(|| Refusal::invalid("files: SKILL.md not found at the root"))?;
     let text = std::str::from_utf8(main).map_err(|_| Refusal::invalid("SKILL.md: not UTF-8"))?;
     let document = Frontmatter::parse(text, Mode::Strict);
     let document =
         document.map_err(|error| Refusal::invalid(format!("SKILL.md: invalid frontmatter: {error}")))?;
-    if document.frontmatter.name().as_str() != folder {
+    if document.frontmatter.name().as_str() != dir {
         return Err(Refusal::invalid("SKILL.md: `name` must be that of the top-level directory"));
     }
-    uploaded.name = folder;
+    uploaded.name = dir;
     uploaded.description = document.frontmatter.description().to_owned();
     Ok(uploaded)
 }

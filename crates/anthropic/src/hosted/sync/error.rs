@@ -12,7 +12,7 @@ use crate::hosted::{HostedError, SkillId};
 pub enum SyncError {
     /// The directory of skills does not exist, or is not a directory.
     #[error("{reason}")]
-    Folder {
+    Dir {
         /// Which directory, and what is wrong.
         reason: String,
     },
@@ -52,7 +52,7 @@ pub enum SyncError {
 #[non_exhaustive]
 pub enum SyncErrorKind {
     /// The directory of skills is invalid.
-    Folder,
+    Dir,
     /// The index is damaged.
     Damaged,
     /// The index cannot be read or written.
@@ -68,7 +68,7 @@ impl SyncError {
     #[must_use]
     pub const fn kind(&self) -> SyncErrorKind {
         match self {
-            Self::Folder { .. } => SyncErrorKind::Folder,
+            Self::Dir { .. } => SyncErrorKind::Dir,
             Self::Damaged { .. } => SyncErrorKind::Damaged,
             Self::Storage { .. } => SyncErrorKind::Storage,
             Self::Busy { .. } => SyncErrorKind::Busy,

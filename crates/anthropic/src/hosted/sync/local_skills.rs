@@ -12,7 +12,7 @@ use crate::hosted::{HostedLimits, SkillBundle};
 #[derive(Debug)]
 pub(super) struct LocalSkills {
     /// The directory's path as recorded in the index.
-    pub(super) folder: String,
+    pub(super) dir: String,
     /// The skills, sorted by name.
     pub(super) skills: Vec<LocalSkill>,
     /// Diagnostics about skipped or repaired skills.
@@ -35,15 +35,15 @@ pub(super) struct UploadCandidate {
     pub(super) digest: Digest,
 }
 
-/// Scans a directory for skills. `folder` may also be a skill or a package. Blocks.
-pub(super) fn scan(folder: &Path, limits: &HostedLimits) -> Result<LocalSkills, SyncError> {
+/// Scans a directory for skills. `dir` may also be a skill or a package. Blocks.
+pub(super) fn scan(dir: &Path, limits: &HostedLimits) -> Result<LocalSkills, SyncError> {
     let Discovery { skills, diagnostics } =
-        discover(&[Scope::named(folder)], DiscoveryLimits::default(), Mode::Lenient);
+        discover(&[Scope::named(dir)], DiscoveryLimits::default(), Mode::Lenient);
     let is_missing = |found: &&Diagnostic| {
         found.is_error() && matches!(found.rule(), RuleId::PathMissing | RuleId::NotADirectory)
     };
     if let Some(missing) = diagnostics.iter().find(is_missing) {
-        return Err(SyncError::Folder { reason: missing.message().to_owned() });
+        return Err(SyncError::Dir { reason: missing.message().to_owned() });
     }
     let found: Vec<LocalSkill> = skills.iter().map(|skill| examine(skill, limits)).collect();
     let (refused, warnings): (Vec<Diagnostic>, Vec<Diagnostic>) =
@@ -69,8 +69,8 @@ pub(super) fn scan(folder: &Path, limits: &HostedLimits) -> Result<LocalSkills, 
         }
     }
     skills.sort_by(|a, b| (&a.name, &a.path).cmp(&(&b.name, &b.path)));
-    let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
-    Ok(LocalSkills { folder: folder.to_string_lossy().into_owned(), skills, warnings })
+    let dir = dir.canonicalize().unwrap_or_else(|_| dir.to_owned());
+    Ok(LocalSkills { dir: dir.to_string_lossy().into_owned(), skills, warnings })
 }
 
 /// Checks a skill strictly. The service refuses some skills that discovery accepts with a warning.
@@ -88,6 +88,6 @@ fn examine(skill: &Skill, limits: &HostedLimits) -> LocalSkill {
 /// The name that a skill at this path should have: that of its directory or package.
 fn directory_name(path: &Path) -> String {
     let is_main = path.file_name().is_some_and(|name| name.eq_ignore_ascii_case("SKILL.md"));
-    let folder = if is_main { path.parent().unwrap_or(path) } else { path };
-    folder.file_stem().unwrap_or(folder.as_os_str()).to_string_lossy().into_owned()
+    let dir = if is_main { path.parent().unwrap_or(path) } else { path };
+    dir.file_stem().unwrap_or(dir.as_os_str()).to_string_lossy().into_owned()
 }

@@ -71,11 +71,11 @@ pub(super) fn decide(
 
 /// The skills that were uploaded from this directory and are missing in it now, by name.
 pub(super) fn absent<'m>(
-    folder: &str,
+    dir: &str,
     here: &[&str],
     memory: &'m UploadedSkills,
 ) -> impl Iterator<Item = (&'m String, &'m UploadedSkill)> {
-    memory.iter().filter(move |(name, known)| known.folder == folder && !here.contains(&name.as_str()))
+    memory.iter().filter(move |(name, known)| known.dir == dir && !here.contains(&name.as_str()))
 }
 
 #[cfg(test)]
@@ -91,7 +91,7 @@ mod tests {
 
     fn known(id: &str, version: Option<&str>, content: &str) -> UploadedSkill {
         let digest = Digest::of_bytes(content.as_bytes());
-        UploadedSkill { id: id.into(), version: version.map(VersionId::new), digest, folder: "/f".to_owned() }
+        UploadedSkill { id: id.into(), version: version.map(VersionId::new), digest, dir: "/f".to_owned() }
     }
 
     fn check(remembered: Option<UploadedSkill>, listed: &[SkillMetadata], expected: &Decision) {
@@ -138,7 +138,7 @@ mod tests {
         let mut memory = UploadedSkills::new();
         memory.insert("a".to_owned(), known("s", None, ""));
         memory.insert("b".to_owned(), known("t", None, ""));
-        memory.insert("c".to_owned(), UploadedSkill { folder: "/g".to_owned(), ..known("u", None, "") });
+        memory.insert("c".to_owned(), UploadedSkill { dir: "/g".to_owned(), ..known("u", None, "") });
         let names: Vec<_> = absent("/f", &["a"], &memory).map(|(name, _)| name.as_str()).collect();
         assert_eq!(names, ["b"]);
     }

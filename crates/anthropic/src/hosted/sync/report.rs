@@ -18,7 +18,7 @@ pub struct SyncPlan {
     pub absent: Vec<MissingLocally>,
     /// Warnings about the directory.
     pub notes: Vec<Diagnostic>,
-    pub(super) folder: String,
+    pub(super) dir: String,
     /// Index entries of skills that the service no longer has.
     pub(super) missing_remotely: Vec<SkillId>,
 }

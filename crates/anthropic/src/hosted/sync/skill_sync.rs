@@ -42,9 +42,9 @@ type OnEvent = Arc<dyn Fn(&SyncEvent<'_>) + Send + Sync>;
 /// let client = Client::new(&Config::new("sk-1".into()).with_base_url(service.base_url()))?;
 ///
 /// let temp = tempfile::tempdir()?;
-/// let folder = temp.path().join("skills/greeting");
-/// std::fs::create_dir_all(&folder)?;
-/// std::fs::write(folder.join("SKILL.md"), "---\nname: greeting\ndescription: Says hello\n---\nSay hello.\n")?;
+/// let directory = temp.path().join("skills/greeting");
+/// std::fs::create_dir_all(&directory)?;
+/// std::fs::write(directory.join("SKILL.md"), "---\nname: greeting\ndescription: Says hello\n---\nSay hello.\n")?;
 ///
 /// // Uploads are recorded in `temp/hosted/skills.json`.
 /// let sync = SkillSync::new(client.skills(), temp.path().join("hosted"));
@@ -97,14 +97,14 @@ enum Comparison {
 }
 
 impl SkillSync {
-    /// Creates it with this client and the index in `folder`, for example `<data>/hosted`. The first push creates the directory. One index
+    /// Creates it with this client and the index in `dir`, for example `<data>/hosted`. The first push creates the directory. One index
     /// serves any number of keys and services.
-    pub fn new(skills: Skills, folder: impl Into<PathBuf>) -> Self {
+    pub fn new(skills: Skills, dir: impl Into<PathBuf>) -> Self {
         let account = skills.account();
         Self {
             skills,
             account,
-            upload_index: UploadIndex::new(folder.into()),
+            upload_index: UploadIndex::new(dir.into()),
             concurrency: DEFAULT_CONCURRENCY,
             on_event: Arc::new(|_| {}),
         }
@@ -128,10 +128,10 @@ impl SkillSync {
     ///
     /// # Errors
     /// [`SyncError`].
-    pub async fn plan(&self, folder: impl Into<PathBuf>) -> Result<SyncPlan, SyncError> {
+    pub async fn plan(&self, dir: impl Into<PathBuf>) -> Result<SyncPlan, SyncError> {
         let (index, account) = (self.upload_index.clone(), self.account.clone());
         let index_entries = run_blocking(move || index.read(&account)).await?;
-        self.make_plan(folder.into(), &index_entries).await
+        self.make_plan(dir.into(), &index_entries).await
     }
 
     /// Pushes the skills of this directory, which may also be a skill itself. A failed skill does not stop the others. Dropping the future
@@ -139,11 +139,11 @@ impl SkillSync {
     ///
     /// # Errors
     /// [`SyncError`]. Nothing was sent in that case.
-    pub async fn push(&self, folder: impl Into<PathBuf>) -> Result<SyncReport, SyncError> {
+    pub async fn push(&self, dir: impl Into<PathBuf>) -> Result<SyncReport, SyncError> {
         let mut locked = self.lock_index().await?;
-        let plan = self.make_plan(folder.into(), &locked.uploaded()).await?;
+        let plan = self.make_plan(dir.into(), &locked.uploaded()).await?;
         (self.on_event)(&SyncEvent::Planned(&plan));
-        let SyncPlan { skills, absent, notes, folder, missing_remotely } = plan;
+        let SyncPlan { skills, absent, notes, dir, missing_remotely } = plan;
         let mut index_error = None;
         for id in missing_remotely {
             (locked, index_error) =
@@ -154,9 +154,9 @@ impl SkillSync {
             stream::iter(skills).map(|skill| self.push_one(skill)).buffer_unordered(self.concurrency.get());
         while let Some((skill, digest)) = uploads.next().await {
             if let (Ok(pushed), Some(digest)) = (&skill.result, digest) {
-                let (name, folder) = (skill.name.clone(), folder.clone());
+                let (name, dir) = (skill.name.clone(), dir.clone());
                 let (id, version) = (pushed.skill().clone(), pushed.version().cloned());
-                let entry = UploadedSkill { id, version, digest, folder };
+                let entry = UploadedSkill { id, version, digest, dir };
                 let record = move |locked: &mut LockedIndex| locked.remember(&name, entry);
                 (locked, index_error) = update_index(locked, index_error, record).await?;
             }
@@ -234,17 +234,13 @@ impl SkillSync {
     }
 
     /// Plans a push. It compares the files of versions that are not in the index.
-    async fn make_plan(
-        &self,
-        folder: PathBuf,
-        index_entries: &UploadedSkills,
-    ) -> Result<SyncPlan, SyncError> {
+    async fn make_plan(&self, dir: PathBuf, index_entries: &UploadedSkills) -> Result<SyncPlan, SyncError> {
         let limits = *self.skills.limits();
-        let local = run_blocking(move || local_skills::scan(&folder, &limits)).await?;
+        let local = run_blocking(move || local_skills::scan(&dir, &limits)).await?;
         let listed: Vec<SkillMetadata> = self.skills.list(Some(SkillSource::Custom)).try_collect().await?;
-        let LocalSkills { folder, skills, warnings: notes } = local;
+        let LocalSkills { dir, skills, warnings: notes } = local;
         let local_names: Vec<&str> = skills.iter().map(|skill| skill.name.as_str()).collect();
-        let (present, missing_remotely): (Vec<_>, Vec<_>) = absent(&folder, &local_names, index_entries)
+        let (present, missing_remotely): (Vec<_>, Vec<_>) = absent(&dir, &local_names, index_entries)
             .partition(|(_, known)| listed.iter().any(|record| record.id == known.id));
         let absent = present
             .into_iter()
@@ -254,7 +250,7 @@ impl SkillSync {
         let skills = stream::iter(skills)
             .map(|skill| self.plan_one(skill, index_entries, &listed))
             .buffered(self.concurrency.get());
-        Ok(SyncPlan { skills: skills.collect().await, absent, notes, folder, missing_remotely })
+        Ok(SyncPlan { skills: skills.collect().await, absent, notes, dir, missing_remotely })
     }
 
     async fn plan_one(

@@ -36,7 +36,8 @@ pub(super) struct UploadedSkill {
     /// The digest of that version's files.
     pub(super) digest: Digest,
     /// The directory that the skill was uploaded from.
-    pub(super) folder: String,
+    #[serde(rename = "folder")]
+    pub(super) dir: String,
 }
 
 /// The uploaded skills of one owner, by name.
@@ -58,7 +59,7 @@ struct AccountEntry {
 /// The location of the index.
 #[derive(Debug, Clone)]
 pub(super) struct UploadIndex {
-    folder: PathBuf,
+    dir: PathBuf,
 }
 
 /// The locked index. No other process can change it while this exists.
@@ -71,12 +72,12 @@ pub(super) struct LockedIndex {
 }
 
 impl UploadIndex {
-    pub(super) fn new(folder: PathBuf) -> Self {
-        Self { folder }
+    pub(super) fn new(dir: PathBuf) -> Self {
+        Self { dir }
     }
 
     fn path(&self) -> PathBuf {
-        self.folder.join("skills.json")
+        self.dir.join("skills.json")
     }
 
     /// Reads the entries of an owner. Blocks.
@@ -87,8 +88,8 @@ impl UploadIndex {
 
     /// Locks the index, or fails with [`SyncError::Busy`]. Blocks, but does not wait for the lock.
     pub(super) fn lock(&self, account: &IndexKey) -> Result<LockedIndex, SyncError> {
-        ensure_dir(&self.folder).map_err(|error| SyncError::storage(&self.folder, error))?;
-        let path = self.folder.join("skills.lock");
+        ensure_dir(&self.dir).map_err(|error| SyncError::storage(&self.dir, error))?;
+        let path = self.dir.join("skills.lock");
         let lock = FileLock::open(&path).and_then(FileLock::try_exclusive);
         let lock = lock.map_err(|errno| SyncError::storage(&path, errno.into()))?;
         let Some(lock) = lock else { return Err(SyncError::Busy { path }) };
@@ -197,19 +198,19 @@ mod tests {
             id: SkillId::new(id),
             version: Some(VersionId::new("17")),
             digest: Digest::of_bytes(id.as_bytes()),
-            folder: "/skills".to_owned(),
+            dir: "/skills".to_owned(),
         }
     }
 
     fn index() -> (tempfile::TempDir, UploadIndex) {
-        let folder = tempfile::tempdir().unwrap();
-        let index = UploadIndex::new(folder.path().join("a/b"));
-        (folder, index)
+        let dir = tempfile::tempdir().unwrap();
+        let index = UploadIndex::new(dir.path().join("a/b"));
+        (dir, index)
     }
 
     #[test]
     fn each_account_has_its_own_persistent_entries() {
-        let (_folder, index) = index();
+        let (_dir, index) = index();
         let (mine, other) = (account("mine"), account("other"));
         let mut locked = index.lock(&mine).unwrap();
         locked.remember("a", skill("skill_1")).unwrap();
@@ -229,7 +230,7 @@ mod tests {
 
     #[test]
     fn the_index_has_one_writer_and_many_readers() {
-        let (_folder, index) = index();
+        let (_dir, index) = index();
         let locked = index.lock(&account("mine")).unwrap();
         let busy = index.lock(&account("other")).unwrap_err();
         assert!(matches!(busy, SyncError::Busy { .. }), "{busy}");
@@ -240,7 +241,7 @@ mod tests {
 
     #[test]
     fn an_unreadable_index_is_reported_and_kept() {
-        let (_folder, index) = index();
+        let (_dir, index) = index();
         drop(index.lock(&account("mine")).unwrap());
         for (text, expected) in [
             ("", "EOF while parsing"),
@@ -262,8 +263,8 @@ mod tests {
 
     #[test]
     fn an_unwritable_directory_is_reported() {
-        let (folder, index) = index();
-        fs::write(folder.path().join("a"), "a file").unwrap();
+        let (dir, index) = index();
+        fs::write(dir.path().join("a"), "a file").unwrap();
         let error = index.lock(&account("mine")).unwrap_err();
         assert!(matches!(error, SyncError::Storage { .. }), "{error}");
     }

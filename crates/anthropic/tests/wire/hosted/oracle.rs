@@ -22,13 +22,13 @@ import json, mimetypes, sys
 mimetypes.init(files=[])
 mimetypes.add_type("text/markdown", ".md")
 from anthropic import Anthropic
-url, key, is_current, folder = json.loads(sys.argv[1])
+url, key, is_current, directory = json.loads(sys.argv[1])
 client = Anthropic(api_key=key, base_url=url, max_retries=0)
 skills = client.skills if is_current else client.beta.skills
 files = client.files if is_current else client.beta.files
 title = {"display_name" if is_current else "display_title": "My \u00e4 \"T\""}
 names = ["SKILL.md", "assets/t\u00e4ble one.csv", "scripts/a.py"]
-parts = [("my-skill/" + name, open(folder + "/my-skill/" + name, "rb").read()) for name in names]
+parts = [("my-skill/" + name, open(directory + "/my-skill/" + name, "rb").read()) for name in names]
 skills.create(files=parts, **title)
 skills.create(files=parts)
 list(skills.list(source="custom"))
@@ -123,12 +123,12 @@ fn normalized(request: &Recorded) -> Value {
     })
 }
 
-async fn send_own_requests(server: &Server, profile: ApiProfile, folder: &std::path::Path) {
+async fn send_own_requests(server: &Server, profile: ApiProfile, dir: &std::path::Path) {
     let config = config(server).with_profile(profile).with_http(|http| http.with_retries(0));
     let client = Client::with_clock(&config, Arc::new(ManualClock::new())).unwrap();
     let (skills, files) = (client.skills(), client.files());
     let (skill, version, file_id) = (SkillId::new("skill_1"), VersionId::new("17"), FileId::new("file_1"));
-    let path = folder.join("my-skill");
+    let path = dir.join("my-skill");
     skills.upload(&path, Upload::new().with_title("My \u{e4} \"T\"")).await.unwrap();
     skills.upload(&path, Upload::new()).await.unwrap();
     let all = skills.list(Some(SkillSource::Custom));
@@ -169,25 +169,25 @@ async fn send_own_requests(server: &Server, profile: ApiProfile, folder: &std::p
 
 #[tokio::test]
 async fn our_requests_are_those_of_the_official_sdk() {
-    let folder = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     for (name, content) in [
         ("SKILL.md", "---\nname: my-skill\ndescription: D\n---\n"),
         ("assets/t\u{e4}ble one.csv", "a,b\r\n"),
         ("scripts/a.py", ""),
     ] {
-        let path = folder.path().join("my-skill").join(name);
+        let path = dir.path().join("my-skill").join(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, content).unwrap();
     }
     for (profile, sdk) in [(ApiProfile::Current, CURRENT), (ApiProfile::Beta, BETA)] {
         let sdk_server = Server::start(|_, request| vec![Part::Bytes(answers(request))]).await;
         let is_current = profile == ApiProfile::Current;
-        let input = json!([sdk_server.url(), crate::support::KEY, is_current, folder.path()]).to_string();
+        let input = json!([sdk_server.url(), crate::support::KEY, is_current, dir.path()]).to_string();
         if sdk.run(CALLS, &input, String::new()).await.is_none() {
             continue;
         }
         let server = Server::start(|_, request| vec![Part::Bytes(answers(request))]).await;
-        send_own_requests(&server, profile, folder.path()).await;
+        send_own_requests(&server, profile, dir.path()).await;
         let (sdk_server, own) = (sdk_server.requests(), server.requests());
         for (sdk_server, own) in sdk_server.iter().zip(&own) {
             assert_eq!(normalized(own), normalized(sdk_server), "under {profile:?}");

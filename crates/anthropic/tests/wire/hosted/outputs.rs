@@ -146,8 +146,8 @@ async fn removal_outcomes_are_distinguished() {
 
 #[tokio::test]
 async fn an_artifact_is_uploaded_from_the_store_under_its_name() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = Store::open(&folder.path().join("store")).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(&dir.path().join("store")).unwrap();
     let inserted = store.insert_bytes(b"a,b,c", FileMode::Plain).unwrap();
     let content = ArtifactContent { digest: inserted.digest, size: inserted.size };
     let name = || "Q3 sales.csv".parse().unwrap();

@@ -64,10 +64,10 @@ async fn a_missing_response_leaves_the_upload_outcome_unknown() {
 async fn only_a_regular_file_with_a_name_is_uploaded() {
     let server = Server::always("").await;
     let (client, _) = client(&server, 0);
-    let folder = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     for (name, file) in [
         ("", tempfile::tempfile().unwrap()),
-        ("folder", fs::File::open(folder.path()).unwrap()),
+        ("directory", fs::File::open(dir.path()).unwrap()),
         ("null", fs::File::open("/dev/null").unwrap()),
     ] {
         let failure = client.files().upload(name, file, "text/plain").await.unwrap_err();
@@ -80,8 +80,8 @@ async fn only_a_regular_file_with_a_name_is_uploaded() {
 #[tokio::test]
 async fn a_slow_upload_continues_while_it_makes_progress() {
     const SIZE: usize = 48 << 20;
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("my-skill");
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("my-skill");
     fs::create_dir(&path).unwrap();
     fs::write(path.join("SKILL.md"), "---\nname: my-skill\ndescription: D\n---\n").unwrap();
     fs::write(path.join("large.bin"), vec![0; SIZE]).unwrap();

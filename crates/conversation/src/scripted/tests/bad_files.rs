@@ -19,24 +19,24 @@ fn error_of(path: &Path) -> ScriptError {
 
 #[test]
 fn an_invalid_script_path_is_described() {
-    let folder = tempdir().unwrap();
-    let missing = folder.path().join("missing.yaml");
+    let dir = tempdir().unwrap();
+    let missing = dir.path().join("missing.yaml");
     assert!(matches!(error_of(&missing), ScriptError::Read { .. }));
     assert!(error_of(&missing).to_string().contains("missing.yaml"));
-    assert!(matches!(error_of(folder.path()), ScriptError::NotAFile { .. }));
+    assert!(matches!(error_of(dir.path()), ScriptError::NotAFile { .. }));
     assert!(matches!(error_of(Path::new("/dev/zero")), ScriptError::NotAFile { .. }));
-    let other = folder.path().join("script.txt");
+    let other = dir.path().join("script.txt");
     fs::write(&other, "version: 1").unwrap();
     assert!(matches!(error_of(&other), ScriptError::UnknownFormat { .. }));
-    let latin = folder.path().join("latin.yaml");
+    let latin = dir.path().join("latin.yaml");
     fs::write(&latin, b"version: 1\nname: caf\xe9\n").unwrap();
     assert!(matches!(error_of(&latin), ScriptError::NotUtf8 { offset: 20, .. }));
 }
 
 #[test]
 fn a_huge_file_is_rejected_without_reading_it_completely() {
-    let folder = tempdir().unwrap();
-    let huge = folder.path().join("huge.yaml");
+    let dir = tempdir().unwrap();
+    let huge = dir.path().join("huge.yaml");
     File::create(&huge).unwrap().set_len(100 << 20).unwrap();
     assert!(matches!(error_of(&huge), ScriptError::TooLarge { .. }));
     for format in [ScriptFormat::Yaml, ScriptFormat::Json] {

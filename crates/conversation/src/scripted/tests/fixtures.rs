@@ -43,7 +43,7 @@ impl Composer for Skills {
     }
 }
 
-/// The two tools that the scripts call, in a folder.
+/// The two tools that the scripts call, in a directory.
 struct Tools(PathBuf);
 
 impl ToolRunner for Tools {
@@ -72,15 +72,15 @@ impl ToolRunner for Tools {
 }
 
 #[expect(clippy::disallowed_methods, reason = "the fixtures' scripts are run, and this room has no sandbox")]
-fn bash(command: &str, folder: &Path) -> (bool, String) {
-    let output = Command::new("bash").args(["-c", command]).current_dir(folder).output().unwrap();
+fn bash(command: &str, dir: &Path) -> (bool, String) {
+    let output = Command::new("bash").args(["-c", command]).current_dir(dir).output().unwrap();
     (output.status.success(), String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned())
 }
 
-/// Plays a conversation in `folder`.
-async fn play(model: &dyn Model, folder: &Path) -> LoopOutcome {
+/// Plays a conversation in `dir`.
+async fn play(model: &dyn Model, dir: &Path) -> LoopOutcome {
     let question = Message::user(vec![Block::text("Which region grew fastest?")]);
-    let tools = Tools(folder.to_owned());
+    let tools = Tools(dir.to_owned());
     let outcome = run_loop(vec![question], model, &Skills, &tools, LoopOptions::default()).await.unwrap();
     assert!(matches!(outcome.stop, TurnOutcome::Finished(TurnStop::Answered(_))), "{:?}", outcome.stop);
     outcome
@@ -88,11 +88,11 @@ async fn play(model: &dyn Model, folder: &Path) -> LoopOutcome {
 
 /// The final text of a fixture's script, with this file in the working directory.
 async fn final_text(name: &str, file: Option<(&str, &str)>) -> String {
-    let folder = tempdir().unwrap();
+    let dir = tempdir().unwrap();
     if let Some((name, content)) = file {
-        fs::write(folder.path().join(name), content).unwrap();
+        fs::write(dir.path().join(name), content).unwrap();
     }
-    play(&ScriptedModel::from_file(script(name)).unwrap(), folder.path()).await.text()
+    play(&ScriptedModel::from_file(script(name)).unwrap(), dir.path()).await.text()
 }
 
 fn data(name: &str) -> String {
@@ -139,16 +139,16 @@ async fn the_skills_of_the_specification_answer() {
 
 #[tokio::test]
 async fn a_real_run_is_recorded_and_replayed_strictly() {
-    let folder = tempdir().unwrap();
-    let path = folder.path().join("recorded.yaml");
-    fs::write(folder.path().join("sales.csv"), data("sales.csv")).unwrap();
+    let dir = tempdir().unwrap();
+    let path = dir.path().join("recorded.yaml");
+    fs::write(dir.path().join("sales.csv"), data("sales.csv")).unwrap();
     let live =
         Recorder::create(ScriptedModel::from_file(script("sales-report-view.yaml")).unwrap(), &path).unwrap();
-    let response = play(&live, folder.path()).await;
+    let response = play(&live, dir.path()).await;
     live.finish().unwrap();
     // Strict: each request of the second run has the digest of the first one's, results of tools included.
     let replay = ScriptedModel::from_file(&path).unwrap().strict();
-    let second = play(&replay, folder.path()).await;
+    let second = play(&replay, dir.path()).await;
     assert_eq!(second.messages, response.messages);
     assert_eq!(replay.position(), replay.script().len());
 }

@@ -90,8 +90,8 @@ fn service() -> impl Model {
 #[tokio::test]
 async fn a_recording_replays_to_equal_requests_and_answers() {
     for name in ["run.yaml", "run.json"] {
-        let folder = tempdir().unwrap();
-        let path = folder.path().join(name);
+        let dir = tempdir().unwrap();
+        let path = dir.path().join(name);
         let live = Captured::new(Recorder::create(service(), &path).unwrap());
         let response = converse(&live).await;
         live.model.finish().unwrap();
@@ -99,7 +99,7 @@ async fn a_recording_replays_to_equal_requests_and_answers() {
         let replay = Captured::new(ScriptedModel::from_file(&path).unwrap().strict());
         assert_eq!(converse(&replay).await, response);
         assert_eq!(*replay.bodies.lock().unwrap(), *live.bodies.lock().unwrap());
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "something was left behind");
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "something was left behind");
     }
 }
 
@@ -115,8 +115,8 @@ fn a_recorder_reports_the_side_effects_of_its_model() {
             SideEffects::Possible
         }
     }
-    let folder = tempdir().unwrap();
-    let record = |name: &str| folder.path().join(name);
+    let dir = tempdir().unwrap();
+    let record = |name: &str| dir.path().join(name);
     let plain = request(vec![first_message()]);
     let acting = Recorder::create(ModelWithSideEffects, record("acting.json")).unwrap();
     let answering = Recorder::create(service(), record("answering.json")).unwrap();
@@ -126,10 +126,10 @@ fn a_recorder_reports_the_side_effects_of_its_model() {
 
 #[tokio::test]
 async fn a_recording_does_not_change_other_files() {
-    let folder = tempdir().unwrap();
-    let (path, neighbour) = (folder.path().join("run.yaml"), folder.path().join("run.yaml.partial"));
+    let dir = tempdir().unwrap();
+    let (path, neighbour) = (dir.path().join("run.yaml"), dir.path().join("run.yaml.partial"));
     fs::write(&neighbour, "mine").unwrap();
-    let plain = folder.path().join("plain");
+    let plain = dir.path().join("plain");
     fs::write(&plain, "").unwrap();
     converse(&Recorder::create(service(), &path).unwrap()).await;
     assert_eq!(fs::read_to_string(&neighbour).unwrap(), "mine");
@@ -139,8 +139,8 @@ async fn a_recording_does_not_change_other_files() {
 
 #[test]
 fn two_recorders_of_one_path_never_interleave() {
-    let folder = tempdir().unwrap();
-    let path = folder.path().join("run.json");
+    let dir = tempdir().unwrap();
+    let path = dir.path().join("run.json");
     std::thread::scope(|scope| {
         for _ in 0..2 {
             scope.spawn(|| {
@@ -152,13 +152,13 @@ fn two_recorders_of_one_path_never_interleave() {
             });
         }
     });
-    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "something was left behind");
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "something was left behind");
 }
 
 #[tokio::test]
 async fn a_strict_replay_refuses_another_request_and_a_turn_without_a_digest() {
-    let folder = tempdir().unwrap();
-    let path = folder.path().join("run.yaml");
+    let dir = tempdir().unwrap();
+    let path = dir.path().join("run.yaml");
     converse(&Recorder::create(service(), &path).unwrap()).await;
     let message =
         script_error(&ScriptedModel::from_file(&path).unwrap().strict(), request(with_results())).await;
@@ -173,8 +173,8 @@ async fn a_strict_replay_refuses_another_request_and_a_turn_without_a_digest() {
 
 #[tokio::test]
 async fn errors_and_truncated_streams_are_replayed() {
-    let folder = tempdir().unwrap();
-    let path = folder.path().join("run.yaml");
+    let dir = tempdir().unwrap();
+    let path = dir.path().join("run.yaml");
     let script = "version: 1\nturns:\n- error: {type: rate_limit_error, message: slow down, retry_after_ms: 20, request_id: r}\n\
         - {content: [{thinking: hm}, abcdef, ghi], error: {type: truncated, message: gone, after_pieces: 7}, pieces: 3}\n\
         - {content: abcdef, cut_after: 2, pieces: 3}\n- {error: {type: 'unknown:x', message: m, after_pieces: 0}}\n";
@@ -212,8 +212,8 @@ fn output_of(events: &[Result<ModelEvent, ModelError>]) -> Vec<(usize, String)> 
 
 #[tokio::test]
 async fn every_class_of_error_is_recorded() {
-    let folder = tempdir().unwrap();
-    let path = folder.path().join("run.yaml");
+    let dir = tempdir().unwrap();
+    let path = dir.path().join("run.yaml");
     let kinds = [
         ModelErrorKind::Connection,
         ModelErrorKind::Truncated,
@@ -247,8 +247,8 @@ async fn every_class_of_error_is_recorded() {
 
 #[tokio::test]
 async fn abandoned_and_running_calls_keep_the_turn_order() {
-    let folder = tempdir().unwrap();
-    let path = folder.path().join("run.yaml");
+    let dir = tempdir().unwrap();
+    let path = dir.path().join("run.yaml");
     let script = "version: 1\nturns: [{content: abcd}, {content: two}, {content: three}]";
     let recorder = Recorder::create(model(script), &path).unwrap();
     drop(recorder.stream(request(vec![first_message()])));
@@ -268,18 +268,18 @@ async fn abandoned_and_running_calls_keep_the_turn_order() {
 #[test]
 fn a_recording_is_always_a_regular_file() {
     let refused = |path: &Path| Recorder::create(model("version: 1\nturns: []"), path).unwrap_err();
-    let folder = tempdir().unwrap();
-    let device = folder.path().join("null.yaml");
+    let dir = tempdir().unwrap();
+    let device = dir.path().join("null.yaml");
     std::os::unix::fs::symlink("/dev/null", &device).unwrap();
-    for path in [&device, &folder.path().join("run.txt")] {
+    for path in [&device, &dir.path().join("run.txt")] {
         assert!(matches!(refused(path), RecordError::Path(_)), "{path:?}");
     }
-    let directory = folder.path().join("folder.yaml");
+    let directory = dir.path().join("directory.yaml");
     fs::create_dir(&directory).unwrap();
     assert!(
         matches!(refused(&directory), RecordError::Path(reason) if matches!(*reason, ScriptError::NotAFile { .. }))
     );
-    let nowhere = folder.path().join("missing/run.yaml");
+    let nowhere = dir.path().join("missing/run.yaml");
     let error = refused(&nowhere);
     assert!(
         matches!(error, RecordError::Write { .. }) && error.to_string().contains("missing/run.yaml"),
@@ -290,15 +290,15 @@ fn a_recording_is_always_a_regular_file() {
 #[tokio::test]
 async fn a_failed_write_affects_no_call_and_is_reported_by_finish() {
     let parent = tempdir().unwrap();
-    let folder = parent.path().join("folder");
-    fs::create_dir(&folder).unwrap();
-    let path = folder.join("run.json");
+    let dir = parent.path().join("directory");
+    fs::create_dir(&dir).unwrap();
+    let path = dir.join("run.json");
     let recorder = Recorder::create(model("version: 1\nturns: [{content: a}, {content: b}]"), &path).unwrap();
-    fs::remove_dir_all(&folder).unwrap();
+    fs::remove_dir_all(&dir).unwrap();
     answer(&recorder, request(vec![first_message()])).await;
     assert!(matches!(recorder.finish(), Err(RecordError::Write { .. })));
     // The disk works again: the next call writes the whole recording.
-    fs::create_dir(&folder).unwrap();
+    fs::create_dir(&dir).unwrap();
     answer(&recorder, request(vec![first_message()])).await;
     recorder.finish().unwrap();
     assert_eq!(ScriptedModel::from_file(&path).unwrap().script().len(), 2);
@@ -306,8 +306,8 @@ async fn a_failed_write_affects_no_call_and_is_reported_by_finish() {
 
 #[tokio::test]
 async fn a_too_long_recording_keeps_its_beginning() {
-    let folder = tempdir().unwrap();
-    let path = folder.path().join("run.json");
+    let dir = tempdir().unwrap();
+    let path = dir.path().join("run.json");
     let recorder = Recorder::create(
         model_fn(|_| async {
             Ok(Response::new(vec![Block::text("x".repeat(3 << 20))], StopReason::EndTurn))
@@ -326,8 +326,8 @@ async fn a_too_long_recording_keeps_its_beginning() {
 #[tokio::test]
 async fn a_recording_holds_no_secrets_and_is_replayed_strictly() {
     const SECRET: &str = "s3cr3t-\"value\"";
-    let folder = tempdir().unwrap();
-    let path = folder.path().join("run.json");
+    let dir = tempdir().unwrap();
+    let path = dir.path().join("run.json");
     let calls = Mutex::new(0);
     let service = model_fn(move |_| {
         let mut calls = calls.lock().unwrap();
@@ -371,8 +371,8 @@ async fn a_recording_holds_no_secrets_and_is_replayed_strictly() {
 /// A cut may leave the beginning of a secret.
 #[tokio::test]
 async fn a_dropped_call_records_no_part_of_a_secret() {
-    let folder = tempdir().unwrap();
-    let path = folder.path().join("run.yaml");
+    let dir = tempdir().unwrap();
+    let path = dir.path().join("run.yaml");
     let scripted = model("version: 1\nturns: [{content: it is s3cr3t-value, pieces: 3}]");
     let recorder =
         Recorder::create(scripted, &path).unwrap().with_redactor(Redactor::new([("KEY", "s3cr3t-value")]));
@@ -394,8 +394,8 @@ proptest! {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         runtime.block_on(async {
             for name in ["run.yaml", "run.json"] {
-                let folder = tempdir().unwrap();
-                let path = folder.path().join(name);
+                let dir = tempdir().unwrap();
+                let path = dir.path().join(name);
                 let calls = Mutex::new(0);
                 let (texts, message) = (texts.clone(), message.clone());
                 let content: Vec<Block> = texts.iter().map(Block::text).collect();

@@ -21,12 +21,12 @@ struct Holder {
 }
 
 impl Holder {
-    /// Runs a shell script in `folder`. It prints a line when it is ready, and reads a line to continue.
+    /// Runs a shell script in `dir`. It prints a line when it is ready, and reads a line to continue.
     #[expect(clippy::disallowed_methods, reason = "the kernel decides how such files look")]
-    fn start(folder: &Path, script: &str) -> Self {
+    fn start(dir: &Path, script: &str) -> Self {
         let mut command = Command::new("sh");
         command.args(["-c", "sh -c 'sh -c \"$SCRIPT\"; true'; true"]).env("SCRIPT", script);
-        command.current_dir(folder).stdin(Stdio::piped()).stdout(Stdio::piped());
+        command.current_dir(dir).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut process = command.spawn().expect("a shell");
         let input = process.stdin.take().expect("a pipe");
         let output = BufReader::new(process.stdout.take().expect("a pipe"));
@@ -43,9 +43,9 @@ impl Holder {
         self.input.write_all(b"\n").expect("it reads");
     }
 
-    fn measure(&self, folder: &Path) -> Measurement {
-        let folder = std::fs::File::open(folder).expect("a folder").into();
-        measure(&folder, "/elsewhere", Pid::from_child(&self.process), UNBOUNDED).expect("measured")
+    fn measure(&self, dir: &Path) -> Measurement {
+        let dir = std::fs::File::open(dir).expect("a directory").into();
+        measure(&dir, "/elsewhere", Pid::from_child(&self.process), UNBOUNDED).expect("measured")
     }
 
     fn end(mut self) {
@@ -64,20 +64,20 @@ fn is_root() -> bool {
     is_root
 }
 
-/// Its files have another device than its folders.
+/// Its files have another device than its directories.
 #[test]
 fn files_of_a_layered_file_system_count() {
     if !is_root() {
         return;
     }
-    let folder = tempfile::tempdir().expect("a folder");
+    let dir = tempfile::tempdir().expect("a directory");
     let script = "exec unshare --mount sh -ec '
         mkdir low up all; mount -t tmpfs low low; mount -t tmpfs up up; mkdir up/files up/work
         mount -t overlay -o lowerdir=low,upperdir=up/files,workdir=up/work all all; cd all
         exec 3> removed; rm removed; head -c 1M /dev/zero >&3; echo $$; read line
         head -c 2M /dev/zero > kept; mkdir other; mount -t tmpfs other other
         head -c 4M /dev/zero > other/file; echo; read line'";
-    let mut holder = Holder::start(folder.path(), script);
+    let mut holder = Holder::start(dir.path(), script);
     let pid = holder.ready();
     if pid.is_empty() {
         test_support::skip("root may not mount here", "run the tests outside of a container");
@@ -92,10 +92,10 @@ fn files_of_a_layered_file_system_count() {
     holder.end();
 }
 
-/// The path of the mapping need not lie in the folder: the file system may be mounted twice.
+/// The path of the mapping need not lie in the directory: the file system may be mounted twice.
 #[test]
 fn mapped_files_are_known_to_be_missing() {
-    let folder = tempfile::tempdir().expect("a folder");
+    let dir = tempfile::tempdir().expect("a directory");
     let script = |kept: &str| {
         format!(
             "exec python3 -c \"
@@ -120,35 +120,35 @@ input()\""
         ("mapping = mmap.mmap(file, 4096)", Completeness::Complete),
         ("import ctypes; ctypes.CDLL(None).mmap(None, 4096, 1, 1, file, 0)", Completeness::Incomplete),
     ] {
-        let mut holder = Holder::start(folder.path(), &script(kept));
+        let mut holder = Holder::start(dir.path(), &script(kept));
         holder.ready();
-        assert_eq!(holder.measure(folder.path()).completeness, expected, "{kept}");
+        assert_eq!(holder.measure(dir.path()).completeness, expected, "{kept}");
         holder.proceed();
         holder.end();
     }
 }
 
-/// A folder of another user, whose files programs can use by their names, may hide some.
+/// A directory of another user, whose files programs can use by their names, may hide some.
 #[test]
-fn folders_that_programs_cannot_enter_hide_nothing() {
+fn directories_that_programs_cannot_enter_hide_nothing() {
     if !is_root() {
         return;
     }
-    let folder = tempfile::tempdir().expect("a folder");
+    let dir = tempfile::tempdir().expect("a directory");
     let set = |name: &str, mode: u32| {
-        let path = folder.path().join(name);
+        let path = dir.path().join(name);
         std::fs::set_permissions(path, Permissions::from_mode(mode)).expect("changed");
     };
-    std::fs::create_dir_all(folder.path().join("other/below")).expect("a folder");
+    std::fs::create_dir_all(dir.path().join("other/below")).expect("a directory");
     set("", 0o755);
     // Only this thread gets another user.
     let measure_as_other = || {
-        let path = folder.path().to_owned();
+        let path = dir.path().to_owned();
         let thread = std::thread::spawn(move || {
             let other = Uid::from_raw(65_534);
             rustix::thread::set_thread_res_uid(other, other, other).expect("root may");
-            let folder = std::fs::File::open(path).expect("a folder").into();
-            measure(&folder, "/elsewhere", Pid::from_raw(i32::MAX).expect("no process"), UNBOUNDED)
+            let dir = std::fs::File::open(path).expect("a directory").into();
+            measure(&dir, "/elsewhere", Pid::from_raw(i32::MAX).expect("no process"), UNBOUNDED)
         });
         let measurement = thread.join().expect("it ends").expect("measured");
         (measurement.used.inodes, measurement.completeness)

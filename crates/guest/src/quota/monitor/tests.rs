@@ -5,10 +5,10 @@ const ALLOWED: DiskUsage = DiskUsage { bytes: 1 << 20, inodes: 10 };
 /// A usage above the hard limit is measured again on request, since the host may have removed files.
 #[test]
 fn usage_above_the_hard_limit_is_measured_again() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let path = folder.path().to_str().expect("UTF-8").to_owned();
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().to_str().expect("UTF-8").to_owned();
     let quota = Quota { path, allowed: ALLOWED, basis: QuotaBasis::Everything };
-    let mut monitor = QuotaMonitor::new(quota, Duration::ZERO).expect("a folder");
+    let mut monitor = QuotaMonitor::new(quota, Duration::ZERO).expect("a directory");
     monitor.is_stale = false;
     assert_eq!((monitor.exceeds_hard_limit(), monitor.next_wakeup(false)), (None, None));
     let used = plus(hard_limit(ALLOWED), DiskUsage { bytes: 1, inodes: 0 });
@@ -27,15 +27,15 @@ fn usage_above_the_hard_limit_is_measured_again() {
 /// The monitor measures before the first program runs, also on a machine that is too slow to measure beside it.
 #[test]
 fn usage_at_the_handshake_ends_no_program_and_growth_does() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let path = folder.path().to_str().expect("UTF-8").to_owned();
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().to_str().expect("UTF-8").to_owned();
     let quota = Quota { path, allowed: ALLOWED, basis: QuotaBasis::Everything };
     let nothing = DiskUsage::default();
-    let mut monitor = QuotaMonitor::new(quota.clone(), Duration::ZERO).expect("a folder");
+    let mut monitor = QuotaMonitor::new(quota.clone(), Duration::ZERO).expect("a directory");
     let more = plus(ALLOWED, SLACK);
     assert!(monitor.evaluate(more, nothing).is_some());
-    std::fs::write(folder.path().join("file"), vec![1; 2 << 20]).expect("written");
-    let mut monitor = QuotaMonitor::new(quota, Duration::ZERO).expect("a folder");
+    std::fs::write(dir.path().join("file"), vec![1; 2 << 20]).expect("written");
+    let mut monitor = QuotaMonitor::new(quota, Duration::ZERO).expect("a directory");
     assert_eq!(monitor.state, QuotaState::Exceeded(monitor.used.expect("measured")));
     assert_eq!(monitor.evaluate(monitor.used.expect("measured"), nothing), None);
     assert!(monitor.evaluate(plus(more, more), nothing).is_some());
@@ -44,10 +44,10 @@ fn usage_at_the_handshake_ends_no_program_and_growth_does() {
 /// A measurement is not a snapshot of one moment.
 #[test]
 fn usage_that_may_be_counted_twice_ends_no_program() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let path = folder.path().to_str().expect("UTF-8").to_owned();
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().to_str().expect("UTF-8").to_owned();
     let quota = Quota { path, allowed: ALLOWED, basis: QuotaBasis::Everything };
-    let mut monitor = QuotaMonitor::new(quota, Duration::ZERO).expect("a folder");
+    let mut monitor = QuotaMonitor::new(quota, Duration::ZERO).expect("a directory");
     let nothing = DiskUsage::default();
     let full = DiskUsage { bytes: 0, inodes: ALLOWED.inodes };
     let more = DiskUsage { bytes: 0, inodes: ALLOWED.inodes + 2 };

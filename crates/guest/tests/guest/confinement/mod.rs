@@ -71,13 +71,13 @@ fn contained() -> Option<Guest> {
 }
 
 fn start(command: Command) -> Guest {
-    let folder = Guest::folder();
+    let dir = Guest::dir();
     if is_root() {
         for name in ["", "work", "fixed", "outside"] {
-            chown(folder.path().join(name), Some(NOBODY), Some(NOBODY)).expect("root may");
+            chown(dir.path().join(name), Some(NOBODY), Some(NOBODY)).expect("root may");
         }
     }
-    Guest::spawn(command, folder)
+    Guest::spawn(command, dir)
 }
 
 /// Rules that leave programs what they need, as a sandbox has them.
@@ -86,7 +86,7 @@ fn rules() -> CommandRules {
     CommandRules {
         syscalls: SyscallRule::Guarded,
         files: FileRule::Only(FileRules {
-            read: list(&["/usr", "/bin", "/lib", "/lib64", "/etc", "/no/such/folder"]),
+            read: list(&["/usr", "/bin", "/lib", "/lib64", "/etc", "/no/such/directory"]),
             write: Vec::new(),
             devices: list(&["/dev/null", "/dev/zero", "/dev/urandom", "/dev/tty"]),
             ..FileRules::default()

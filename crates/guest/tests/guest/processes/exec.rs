@@ -21,15 +21,15 @@ fn a_program_gets_what_it_was_given_and_nothing_else() {
     assert_eq!(lines, ["A=1", guest.mark.as_str(), "PATH=/usr/bin:/bin"]);
     assert_eq!(outcome.end(), ExecEnd::Exited(0));
 
-    // `ls` itself holds the folder open as 3.
+    // `ls` itself holds the directory open as 3.
     assert_eq!(guest.call(exec(&["ls", "/proc/self/fd"])).text(), "0\n1\n2\n3\n");
     let signals = guest.bash("grep -E '^Sig(Blk|Ign)' /proc/self/status").text();
     // The C library's `posix_spawn` leaves the two signals ignored that it keeps for itself, 32 and 33.
     let is_clear = |line: &str| line.ends_with("\t0000000000000000") || line == "SigIgn:\t0000000180000000";
     assert!(signals.lines().all(is_clear), "{signals}");
     assert_eq!(guest.bash("readlink /proc/self/fd/0").text(), "/dev/null\n");
-    let folder = guest.path("work").display().to_string();
-    assert_eq!(guest.call(exec(&["pwd"])).text(), format!("{folder}\n"));
+    let dir = guest.path("work").display().to_string();
+    assert_eq!(guest.call(exec(&["pwd"])).text(), format!("{dir}\n"));
     let limit = guest.bash("ulimit -Sn").text();
     let own = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
     assert_eq!(limit.trim(), own.map_or("unlimited".to_owned(), |own| own.to_string()));
@@ -66,9 +66,10 @@ fn a_program_that_cannot_start_names_the_reason() {
     assert_eq!(refused(exec_request(&[])).code, ErrorCode::BadRequest);
     assert_eq!(refused(exec_request(&["echo", "a\0b"])).code, ErrorCode::BadRequest);
     assert_eq!(refused(exec_request(&["/etc/passwd"])).code, ErrorCode::NotExecutable);
-    let error = refused(ExecRequest { cwd: Some("/no/such/folder".to_owned()), ..exec_request(&["true"]) });
+    let error =
+        refused(ExecRequest { cwd: Some("/no/such/directory".to_owned()), ..exec_request(&["true"]) });
     assert_eq!(error.code, ErrorCode::NotFound);
-    assert!(error.message.contains("/no/such/folder"), "{error}");
+    assert!(error.message.contains("/no/such/directory"), "{error}");
     let long = "x".repeat(200_000);
     assert_eq!(refused(exec_request(&["true", &long])).code, ErrorCode::ArgumentsTooLong);
     std::fs::write(guest.work("script"), "#!/no/such/interpreter\n").expect("written");
@@ -266,7 +267,7 @@ fn all_spilled_output_together_is_bounded() {
 }
 
 #[test]
-fn a_link_in_the_place_of_the_spill_folder_is_not_followed() {
+fn a_link_in_the_place_of_the_spill_directory_is_not_followed() {
     let mut guest = Guest::start_without_handshake();
     std::os::unix::fs::symlink(guest.path("outside"), guest.work(".spill")).expect("linked");
     let hello = guest.hello();
@@ -274,7 +275,7 @@ fn a_link_in_the_place_of_the_spill_folder_is_not_followed() {
     let output = OutputMode::Capture(CaptureLimits { head: 4, tail: 4, spill: 1000 });
     let outcome = guest.call(Request::Exec(ExecRequest { output, ..exec_request(&["seq", "100"]) }));
     assert_eq!(outcome.exec().stdout.spill_path, None);
-    assert_eq!(std::fs::read_dir(guest.path("outside")).expect("a folder").count(), 0);
+    assert_eq!(std::fs::read_dir(guest.path("outside")).expect("a directory").count(), 0);
 }
 
 #[test]

@@ -37,7 +37,7 @@ fn nothing_outlives_a_guest_that_was_killed() {
     guest.assert_nothing_left();
     let work = guest.path("work");
     wait_until("the draft is removed", || {
-        let entries = std::fs::read_dir(&work).expect("a folder").flatten();
+        let entries = std::fs::read_dir(&work).expect("a directory").flatten();
         entries.filter(|entry| entry.file_name().to_string_lossy().ends_with(".tmp")).count() == 0
     });
     assert!(!guest.work("half").exists());

@@ -166,7 +166,7 @@ fn a_failed_start_is_reported_whatever_its_length() {
         let mut elsewhere = exec_request(&["true"]);
         elsewhere.cwd = Some(long.clone());
         let error = guest.call(Request::Exec(elsewhere)).result.expect_err("refused");
-        assert!(error.message.contains("the folder `/xx"), "{}", &error.message[..60]);
+        assert!(error.message.contains("the directory `/xx"), "{}", &error.message[..60]);
         let mut lost = exec_request(&["no-such-program"]);
         lost.env.insert("PATH".to_owned(), long);
         let error = guest.call(Request::Exec(lost)).result.expect_err("refused");

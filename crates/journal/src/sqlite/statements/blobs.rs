@@ -141,8 +141,8 @@ impl BlobStores {
         let mut named = lock(&self.named);
         if !named.contains(tenant) {
             let path = self.path(tenant);
-            for folder in path.ancestors().take(3) {
-                sync_dir(folder)?;
+            for dir in path.ancestors().take(3) {
+                sync_dir(dir)?;
             }
             named.insert(tenant.clone());
         }

@@ -135,12 +135,12 @@ impl ListedSkill {
         let mut files = Vec::with_capacity(resources.len());
         for SkillResource { uri, digest, size, .. } in resources {
             let path = uri.strip_prefix(root).and_then(plain_path);
-            let path = path.ok_or_else(|| format!("`{uri}` is no plain path in its folder"))?;
+            let path = path.ok_or_else(|| format!("`{uri}` is no plain path in its directory"))?;
             files.push(ListedFile { path, uri, digest, size });
         }
         files.sort_by(|one, other| one.path.cmp(&other.path));
-        if has_file_as_folder(&files) {
-            return Err("one of its files has the name of a folder, or is listed twice".to_owned());
+        if has_file_as_dir(&files) {
+            return Err("one of its files has the name of a directory, or is listed twice".to_owned());
         }
         let frontmatter = serde_json::to_value(&skill.frontmatter).map_err(|error| error.to_string())?;
         match frontmatter {
@@ -213,14 +213,14 @@ fn plain_path(encoded: &str) -> Option<String> {
 }
 
 /// Whether a path is listed twice, or a file is the parent directory of another file.
-fn has_file_as_folder(files: &[ListedFile]) -> bool {
+fn has_file_as_dir(files: &[ListedFile]) -> bool {
     let paths: BTreeSet<&str> = files.iter().map(|file| file.path.as_str()).collect();
-    let is_folder = |file: &ListedFile| {
+    let is_dir = |file: &ListedFile| {
         file.path
             .char_indices()
             .any(|(at, c)| c == '/' && file.path.get(..at).is_some_and(|dir| paths.contains(dir)))
     };
-    paths.len() < files.len() || files.iter().any(is_folder)
+    paths.len() < files.len() || files.iter().any(is_dir)
 }
 
 #[cfg(test)]
@@ -270,7 +270,7 @@ mod tests {
             (vec![("SKILL.md", 1), ("a%zz", 1)], "is no plain path"),
             (vec![("SKILL.md", 1), ("a?b", 1)], "is no plain path"),
             (vec![("SKILL.md", 1), ("a` and 3 more", 1)], "is no plain path"),
-            (vec![("SKILL.md", 1), ("a", 1), ("a/b", 1)], "has the name of a folder"),
+            (vec![("SKILL.md", 1), ("a", 1), ("a/b", 1)], "has the name of a directory"),
             (vec![("SKILL.md", 1), ("a", MAX_BYTES)], "the maximum is"),
             (vec![("SKILL.md", u64::MAX), ("a", u64::MAX)], "the maximum is"),
         ] {
@@ -308,7 +308,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_path_stays_in_its_folder(
+        fn a_path_stays_in_its_directory(
             parts in proptest::collection::vec(proptest::sample::select(vec!["a", "..", ".", "%2e", "%2E", "%5c", "%2f", "%00", "%", "/", "ä", " ", "?"]), 0..8),
         ) {
             if let Some(path) = plain_path(&parts.concat()) {

@@ -19,7 +19,7 @@ use crate::client::shared_server::SharedServer;
 pub(in crate::client) const LOAD_SKILL_TOOL: &str = "mcp_load_skill";
 
 /// The workspace directory for the files of skills.
-const FOLDER: &str = "mcp-skills";
+const DIR: &str = "mcp-skills";
 
 /// The maximum size of the list of skills in the definition: about 2,000 tokens.
 const MAX_LIST_BYTES: usize = 8_000;
@@ -29,7 +29,7 @@ const MAX_DESCRIPTION_CHARS: usize = 400;
 const MAX_SHOWN_FILES: usize = 60;
 
 /// How many digits of the version are part of a skill's directory name.
-const FOLDER_DIGITS: usize = 16;
+const DIR_DIGITS: usize = 16;
 
 /// The timeout of a load, including the start of the server.
 const TIMEOUT: Duration = Duration::from_secs(300);
@@ -73,7 +73,7 @@ impl OfferedSkill {
 impl Tool for LoadSkillTool {
     fn definition(&self) -> ToolDefinition {
         let mut description = format!(
-            "Loads a skill of an MCP server: instructions for a job. Its files are written to the folder `{FOLDER}` of the sandbox. Load a \
+            "Loads a skill of an MCP server: instructions for a job. Its files are written to the directory `{DIR}` of the sandbox. Load a \
              skill before you do a job that it is for. A person decides on each. The descriptions are the servers' words:"
         );
         let mut skipped = 0;
@@ -162,11 +162,11 @@ impl LoadSkillTool {
             format!("[The skill `{name}` of the MCP server `{server}`. Its words are the server's.");
         match &self.files {
             Some(executor) => {
-                let digits = input.version.get(..FOLDER_DIGITS).unwrap_or_default();
-                let folder = format!("{FOLDER}/{server}/{name}-{digits}");
-                write_files(&**executor, &folder, &files, &options).await?;
+                let digits = input.version.get(..DIR_DIGITS).unwrap_or_default();
+                let dir = format!("{DIR}/{server}/{name}-{digits}");
+                write_files(&**executor, &dir, &files, &options).await?;
                 let paths = shown_paths(files.iter().map(|file| file.path.as_str()));
-                let _ = write!(told, " Its files are in the folder `{folder}`: {paths}");
+                let _ = write!(told, " Its files are in the directory `{dir}`: {paths}");
             }
             None => told.push_str(" The session has no sandbox for its files."),
         }
@@ -213,12 +213,12 @@ fn shown_paths<'p>(paths: impl ExactSizeIterator<Item = &'p str>) -> String {
 
 async fn write_files(
     executor: &dyn Executor,
-    folder: &str,
+    dir: &str,
     files: &[SkillFile],
     options: &CallOptions,
 ) -> Result<(), String> {
     for file in files {
-        let path = format!("{folder}/{}", file.path);
+        let path = format!("{dir}/{}", file.path);
         let written = executor.create_file(&path, &file.bytes, options.clone()).await;
         written.map_err(|error| format!("`{path}` cannot be written: {error}"))?;
     }

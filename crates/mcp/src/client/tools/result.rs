@@ -18,7 +18,7 @@ const MAX_TEXT_BYTES: usize = 100_000;
 const PREVIEW_BYTES: usize = 4_000;
 
 /// The workspace directory for large results.
-const FOLDER: &str = "mcp-results";
+const DIR: &str = "mcp-results";
 
 /// Where the files of a result are written.
 pub(in crate::client) struct ResultFiles<'f> {
@@ -160,7 +160,7 @@ impl Output<'_> {
             .take(120)
             .collect();
         self.count += 1;
-        let path = format!("{FOLDER}/{stem}-{}.{extension}", self.count);
+        let path = format!("{DIR}/{stem}-{}.{extension}", self.count);
         let written = files.executor.create_file(&path, bytes, files.options.clone()).await;
         written.map(|_| path).map_err(|error| format!("it cannot be written to a file: {error}"))
     }

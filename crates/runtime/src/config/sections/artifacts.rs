@@ -16,7 +16,7 @@ use crate::config::values;
 pub struct ArtifactSettings {
     /// Whether sessions have artifacts. Default: they do.
     pub enabled: Option<bool>,
-    /// The folders beneath which files may be registered. Default: any file on this machine. An empty list allows
+    /// The directories beneath which files may be registered. Default: any file on this machine. An empty list allows
     /// none.
     pub allowed_dirs: Option<Vec<PathBuf>>,
     /// The largest size of a registered file or content in bytes.

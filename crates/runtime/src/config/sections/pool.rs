@@ -15,8 +15,8 @@ const MAX_SANDBOXES: usize = 10_000;
 /// A warm sandbox has the network policy, limits and isolation of the configuration. Its environment, skills and
 /// workspace are set when a session claims it, so tenants share only the pool. A warm sandbox is used once.
 ///
-/// A session gets a new sandbox instead if the pool is empty, if it works in a folder of the embedder, or if it has
-/// allowed paths. An engine that shares no folders with this machine has no warm sandboxes.
+/// A session gets a new sandbox instead if the pool is empty, if it works in a directory of the embedder, or if it has
+/// allowed paths. An engine that shares no directories with this machine has no warm sandboxes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, expecting = "a table")]
 pub struct PoolSettings {

@@ -14,7 +14,7 @@ pub struct ServeSettings {
     /// The model for each pattern of names. In a pattern, `*` matches any text. If several patterns match, the one with
     /// the most other characters is used.
     pub models: BTreeMap<String, String>,
-    /// The folder of each skill that clients can use under a name of the vendor's.
+    /// The directory of each skill that clients can use under a name of the vendor's.
     pub skills: BTreeMap<String, PathBuf>,
     /// How many requests a minute each key may make. `None` sets no limit.
     pub requests_per_minute: Option<NonZeroU32>,
@@ -65,7 +65,7 @@ impl ServeSettings {
         if self.models.iter().any(|(name, model)| is_blank(name) || is_blank(model)) {
             return Err("`models` has an empty name or value".to_owned());
         }
-        if self.skills.iter().any(|(name, folder)| is_blank(name) || is_blank(folder)) {
+        if self.skills.iter().any(|(name, dir)| is_blank(name) || is_blank(dir)) {
             return Err("`skills` has an empty name or value".to_owned());
         }
         Ok(())

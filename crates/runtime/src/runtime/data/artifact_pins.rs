@@ -5,7 +5,7 @@
 //! <tenant>/artifacts/SESSION/EPOCH/DIGEST    one link for each content
 //! ```
 //!
-//! Each incarnation of a session has a folder of its own, named after the epoch of its lease. A process may lose the
+//! Each incarnation of a session has a directory of its own, named after the epoch of its lease. A process may lose the
 //! lease without noticing, or leave work on a thread. It then removes no link of its successor.
 //!
 //! State: these links.
@@ -41,31 +41,31 @@ use futures_util::future::BoxFuture;
 use crate::runtime::data::data_layout::TenantDir;
 use crate::runtime::error::RuntimeError;
 
-/// How often the creation of a folder is tried again because its parent was removed meanwhile.
+/// How often the creation of a directory is tried again because its parent was removed meanwhile.
 const RACES: u32 = 8;
 
-/// The folder of the links of a session's artifacts.
-fn folder_of(tenant: &Path, session: SessionId) -> PathBuf {
+/// The directory of the links of a session's artifacts.
+fn dir_of(tenant: &Path, session: SessionId) -> PathBuf {
     tenant.join("artifacts").join(session.stored_name())
 }
 
 /// Removes all links of a session that is deleted. Blocks.
 pub(crate) fn remove_pins(home: &TenantDir, session: SessionId) -> Result<(), RuntimeError> {
-    let folder = folder_of(home.data.path(), session);
-    let removed = ignore_absent(fs::remove_dir_all(&folder));
-    removed.map(drop).map_err(|error| RuntimeError::data(&folder, &error))
+    let dir = dir_of(home.data.path(), session);
+    let removed = ignore_absent(fs::remove_dir_all(&dir));
+    removed.map(drop).map_err(|error| RuntimeError::data(&dir, &error))
 }
 
 /// The sessions of a tenant that have links, in order. Blocks.
 pub(crate) fn pinned_sessions(tenant: &Path) -> Result<Vec<SessionId>, RuntimeError> {
-    let folder = tenant.join("artifacts");
-    let names = names_in(&folder).map_err(|error| RuntimeError::data(&folder, &error))?;
+    let dir = tenant.join("artifacts");
+    let names = names_in(&dir).map_err(|error| RuntimeError::data(&dir, &error))?;
     let mut sessions: Vec<SessionId> = names.iter().filter_map(|name| name.parse().ok()).collect();
     sessions.sort_unstable();
     Ok(sessions)
 }
 
-/// Removes the links of a session's incarnations before this epoch, except the wanted ones, and the folders that become
+/// Removes the links of a session's incarnations before this epoch, except the wanted ones, and the directories that become
 /// empty. Blocks.
 ///
 /// Returns the contents that were unpinned, without those whose pin was a copy. For a copy it is not known whether
@@ -76,14 +76,14 @@ pub(crate) fn unpin(
     epoch: Epoch,
     wanted: &BTreeSet<String>,
 ) -> Result<Vec<Digest>, RuntimeError> {
-    let folder = folder_of(tenant, session);
-    let unpinned = remove_links(&folder, epoch, wanted);
-    unpinned.map_err(|error| RuntimeError::data(&folder, &error))
+    let dir = dir_of(tenant, session);
+    let unpinned = remove_links(&dir, epoch, wanted);
+    unpinned.map_err(|error| RuntimeError::data(&dir, &error))
 }
 
-fn remove_links(folder: &Path, epoch: Epoch, wanted: &BTreeSet<String>) -> Result<Vec<Digest>, StoreError> {
+fn remove_links(dir: &Path, epoch: Epoch, wanted: &BTreeSet<String>) -> Result<Vec<Digest>, StoreError> {
     let mut unpinned = Vec::new();
-    for incarnation in before(folder, epoch)? {
+    for incarnation in before(dir, epoch)? {
         if !incarnation.is_dir() {
             removed(&incarnation, |path| fs::remove_file(path))?;
             continue;
@@ -99,37 +99,37 @@ fn remove_links(folder: &Path, epoch: Epoch, wanted: &BTreeSet<String>) -> Resul
         }
         remove_empty(&incarnation)?;
     }
-    remove_empty(folder)?;
+    remove_empty(dir)?;
     Ok(unpinned)
 }
 
-/// Removes a folder if it is empty.
-fn remove_empty(folder: &Path) -> Result<(), StoreError> {
-    match fs::remove_dir(folder) {
+/// Removes a directory if it is empty.
+fn remove_empty(dir: &Path) -> Result<(), StoreError> {
+    match fs::remove_dir(dir) {
         Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => Ok(()),
-        done => removed(folder, |_| done),
+        done => removed(dir, |_| done),
     }
 }
 
-/// The entries of a session's folder, without the folders of this epoch and later ones.
-fn before(folder: &Path, epoch: Epoch) -> Result<Vec<PathBuf>, StoreError> {
-    let mut names = names_in(folder)?;
+/// The entries of a session's directory, without the directories of this epoch and later ones.
+fn before(dir: &Path, epoch: Epoch) -> Result<Vec<PathBuf>, StoreError> {
+    let mut names = names_in(dir)?;
     names.retain(|name| name.parse().map_or(true, |of: u64| of < epoch.number()));
-    Ok(names.into_iter().map(|name| folder.join(name)).collect())
+    Ok(names.into_iter().map(|name| dir.join(name)).collect())
 }
 
 /// The links of one session.
 #[derive(Debug, Clone)]
 pub(crate) struct ArtifactPins {
     store: Store,
-    folder: PathBuf,
+    dir: PathBuf,
     _guard: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 impl ArtifactPins {
     /// The links of a session of the tenant that this store belongs to.
     pub(crate) fn new(tenant: &Path, session: SessionId, store: Store) -> Self {
-        Self { store, folder: folder_of(tenant, session), _guard: None }
+        Self { store, dir: dir_of(tenant, session), _guard: None }
     }
 
     /// Keeps the guard alive while contents may be linked. It keeps the store open.
@@ -138,26 +138,26 @@ impl ArtifactPins {
         self
     }
 
-    /// The folder of one incarnation.
+    /// The directory of one incarnation.
     fn current_epoch_dir(&self, epoch: Epoch) -> PathBuf {
-        self.folder.join(epoch.to_string())
+        self.dir.join(epoch.to_string())
     }
 
     /// Adds one link. Blocks.
     fn link(&self, epoch: Epoch, content: &ArtifactContent) -> Result<(), StoreError> {
-        let folder = self.folder.display();
-        tracing::trace!(%folder, digest = %content.digest, "the content of an artifact is being linked");
+        let dir = self.dir.display();
+        tracing::trace!(%dir, digest = %content.digest, "the content of an artifact is being linked");
         let own = EpochDir::make(self.current_epoch_dir(epoch))?;
         own.link(&self.store, &content.digest)?;
         own.sync()?;
-        tracing::trace!(%folder, digest = %content.digest, "the content of an artifact is linked");
+        tracing::trace!(%dir, digest = %content.digest, "the content of an artifact is linked");
         Ok(())
     }
 
     /// Makes the links of this epoch exactly these, and removes those of earlier epochs. Blocks.
     fn sync(&self, epoch: Epoch, contents: &[ArtifactContent]) -> Result<(), StoreError> {
-        let (folder, path) = (self.folder.display(), self.current_epoch_dir(epoch));
-        tracing::trace!(%folder, contents = contents.len(), "the contents of artifacts are being put in order");
+        let (dir, path) = (self.dir.display(), self.current_epoch_dir(epoch));
+        tracing::trace!(%dir, contents = contents.len(), "the contents of artifacts are being put in order");
         let named = |content: &ArtifactContent| (content.digest.to_hex(), content.digest);
         let mut wanted: BTreeMap<String, Digest> = contents.iter().map(named).collect();
         for name in names_in(&path)? {
@@ -165,7 +165,7 @@ impl ArtifactPins {
                 removed(&path.join(name), |path| fs::remove_file(path))?;
             }
         }
-        let before = before(&self.folder, epoch)?;
+        let before = before(&self.dir, epoch)?;
         if !wanted.is_empty() {
             let own = EpochDir::make(path.clone())?;
             for digest in wanted.values() {
@@ -176,28 +176,28 @@ impl ArtifactPins {
                 match linked {
                     // A later use of the artifact returns an error.
                     Err(error) if is_loss(&error) => {
-                        tracing::warn!(%folder, %error, "the content of an artifact is missing");
+                        tracing::warn!(%dir, %error, "the content of an artifact is missing");
                     }
                     linked => linked?,
                 }
             }
             own.sync()?;
         }
-        tracing::trace!(%folder, contents = contents.len(), "the contents of artifacts are linked");
+        tracing::trace!(%dir, contents = contents.len(), "the contents of artifacts are linked");
         if contents.is_empty() {
             removed(&path, |path| fs::remove_dir(path))?;
         }
         for path in before {
-            let is_folder = path.is_dir();
-            removed(&path, |path| if is_folder { fs::remove_dir_all(path) } else { fs::remove_file(path) })?;
+            let is_dir = path.is_dir();
+            removed(&path, |path| if is_dir { fs::remove_dir_all(path) } else { fs::remove_file(path) })?;
         }
         Ok(())
     }
 
     /// Restores a content into the store from an earlier incarnation's copy. Returns whether there was one.
     fn restore(&self, digest: &Digest, before: &[PathBuf]) -> Result<bool, StoreError> {
-        for folder in before.iter().filter(|path| path.is_dir()) {
-            match self.store.insert_file(&folder.join(digest.to_hex()), FileMode::Plain, u64::MAX) {
+        for dir in before.iter().filter(|path| path.is_dir()) {
+            match self.store.insert_file(&dir.join(digest.to_hex()), FileMode::Plain, u64::MAX) {
                 Ok(inserted) if inserted.digest == *digest => return Ok(true),
                 Ok(_) => {}
                 Err(error) if is_loss(&error) => {}
@@ -209,7 +209,7 @@ impl ArtifactPins {
     }
 }
 
-/// The existing folder of one incarnation.
+/// The existing directory of one incarnation.
 struct EpochDir {
     path: PathBuf,
     opened: File,
@@ -219,8 +219,8 @@ impl EpochDir {
     fn make(path: PathBuf) -> Result<Self, StoreError> {
         let make = || ensure_dir(&path).and_then(|()| File::open(&path));
         let mut made = make();
-        // The janitor may remove the parent folder while it is empty. It does so only once, because after that it sees
-        // the new folder.
+        // The janitor may remove the parent directory while it is empty. It does so only once, because after that it sees
+        // the new directory.
         for _ in 0..RACES {
             match made {
                 Err(ref error) if error.kind() == io::ErrorKind::NotFound => made = make(),
@@ -268,7 +268,7 @@ async fn blocking(
     work: impl FnOnce() -> Result<(), StoreError> + Send + 'static,
 ) -> Result<(), StoreError> {
     let done = run_blocking(work).await;
-    done.unwrap_or_else(|error| Err(failed("write", &pins.folder, io::Error::other(error))))
+    done.unwrap_or_else(|error| Err(failed("write", &pins.dir, io::Error::other(error))))
 }
 
 /// Whether a content is missing or damaged.
@@ -276,9 +276,9 @@ fn is_loss(error: &StoreError) -> bool {
     matches!(error.kind(), StoreErrorKind::NotFound | StoreErrorKind::Corrupt)
 }
 
-/// The names in a folder; empty if there is no folder.
-fn names_in(folder: &Path) -> Result<Vec<String>, StoreError> {
-    conjure_fs::names_in(folder).map_err(|error| failed("read", folder, error))
+/// The names in a directory; empty if there is no directory.
+fn names_in(dir: &Path) -> Result<Vec<String>, StoreError> {
+    conjure_fs::names_in(dir).map_err(|error| failed("read", dir, error))
 }
 
 fn removed(path: &Path, remove: impl FnOnce(&Path) -> io::Result<()>) -> Result<(), StoreError> {

@@ -1,4 +1,4 @@
-//! The layout of a runtime's data folder and of its tenants' folders in it.
+//! The layout of a runtime's data directory and of its tenants' directories in it.
 //!
 //! ```text
 //! <data>/journal/                     the event logs of sessions
@@ -7,22 +7,22 @@
 //! <data>/deleting/TENANT              a tenant that is being deleted
 //! <data>/remote-cleanup/              notes of what is to be deleted at models' services
 //! <data>/containers                   exists if sessions had containers, so that each start sweeps them
-//! <data>/pool/                        the folders of warm sandboxes, and of those that sessions claimed
-//! <data>/tenants/TENANT/              the data folder of a tenant: its store, its sandboxes, its workspaces
-//! <data>/tenants/TENANT/workspaces/SESSION/workspace   the folder that a session works in
+//! <data>/pool/                        the directories of warm sandboxes, and of those that sessions claimed
+//! <data>/tenants/TENANT/              the data directory of a tenant: its store, its sandboxes, its workspaces
+//! <data>/tenants/TENANT/workspaces/SESSION/workspace   the directory that a session works in
 //! <data>/tenants/TENANT/skills/DIGEST/NAME/            a pinned skill
 //! <data>/tenants/TENANT/artifacts/SESSION/             the pins of a session's artifacts
 //! <data>/tenants/TENANT/files/NAME                    a file that was uploaded
-//! <data>/tenants/TENANT/user-workspaces/DIGEST         a link to a user's folder in which a session works or worked
+//! <data>/tenants/TENANT/user-workspaces/DIGEST         a link to a user's directory in which a session works or worked
 //! <data>/tenants/TENANT/pending/SESSION                the intent record of a session that is being opened or deleted
 //! <data>/tenants/TENANT/tenant.lock                    the lock of the tenant
 //! ```
 //!
-//! State: all of this on the disk; in memory, which folders are open. A tenant's folder is open while a session of the
+//! State: all of this on the disk; in memory, which directories are open. A tenant's directory is open while a session of the
 //! tenant is live. It is also open while a task opens, deletes or sweeps something in it. An idle tenant has nothing
 //! open.
 //!
-//! After a crash, sandboxes' files are removed when a process first opens the tenant's folder. Workspaces and skills
+//! After a crash, sandboxes' files are removed when a process first opens the tenant's directory. Workspaces and skills
 //! stay until their sessions are deleted.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -45,23 +45,23 @@ use crate::runtime::options::JournalLocation;
 use crate::runtime::task_set::run_blocking;
 use crate::workspace::TENANTS;
 
-/// The data folder of a runtime.
+/// The data directory of a runtime.
 #[derive(Debug)]
 pub(crate) struct RuntimeDir {
     path: PathBuf,
     id: FileId,
     record: JournalLocation,
     tenants: TenantMap<TenantDir>,
-    /// All tenant folders that were opened, if the journal is in memory. They stay open because the pinned skills of
+    /// All tenant directories that were opened, if the journal is in memory. They stay open because the pinned skills of
     /// passivated sessions end with them.
     open_in_memory: Mutex<BTreeMap<TenantId, Arc<TenantDir>>>,
-    /// The tenants whose folders were swept since this process started.
+    /// The tenants whose directories were swept since this process started.
     swept: Mutex<BTreeSet<TenantId>>,
-    /// The temporary folder. It is removed when this is dropped.
+    /// The temporary directory. It is removed when this is dropped.
     temporary: Option<TempDataDir>,
 }
 
-/// The data folder of a tenant. Tenants share nothing. It is closed when its last user drops it.
+/// The data directory of a tenant. Tenants share nothing. It is closed when its last user drops it.
 #[derive(Debug)]
 pub(crate) struct TenantDir {
     id: FileId,
@@ -70,13 +70,13 @@ pub(crate) struct TenantDir {
     pub(crate) pins: PinnedSkills,
     pub(crate) tenant_lock: TenantLock,
     intents: SessionIntents,
-    /// The connectors that create sandboxes in this folder, by kind.
+    /// The connectors that create sandboxes in this directory, by kind.
     connectors: Mutex<BTreeMap<&'static str, Arc<dyn Connector>>>,
     _lease: EntryGuard<Self>,
 }
 
 impl RuntimeDir {
-    /// Opens the data in this folder. A missing folder is created, accessible only to its owner. Blocks.
+    /// Opens the data in this directory. A missing directory is created, accessible only to its owner. Blocks.
     pub(crate) fn open(path: &Path, record: JournalLocation) -> Result<Self, RuntimeError> {
         let path = ensure_dir(path)
             .and_then(|()| path.canonicalize())
@@ -85,7 +85,7 @@ impl RuntimeDir {
         Self::at(path, record, None)
     }
 
-    /// Creates a temporary data folder. It is removed when its last user drops it. Blocks.
+    /// Creates a temporary data directory. It is removed when its last user drops it. Blocks.
     pub(crate) fn temporary() -> Result<Self, RuntimeError> {
         let temporary = TempDataDir::create(&std::env::temp_dir())?;
         Self::at(temporary.path().to_owned(), JournalLocation::InMemory, Some(temporary))
@@ -105,12 +105,12 @@ impl RuntimeDir {
         &self.path
     }
 
-    /// The folder of the journal.
+    /// The directory of the journal.
     pub(crate) fn journal(&self) -> PathBuf {
         self.path.join("journal")
     }
 
-    /// Makes a temporary folder stay when this is dropped.
+    /// Makes a temporary directory stay when this is dropped.
     pub(crate) fn keep(&self) {
         if let Some(temporary) = &self.temporary {
             temporary.keep();
@@ -129,9 +129,9 @@ impl RuntimeDir {
         self.path.join(CONTAINERS).exists()
     }
 
-    /// Removes what dead processes left in a tenant's folder. Returns whether the tenant has a folder. Blocks.
+    /// Removes what dead processes left in a tenant's directory. Returns whether the tenant has a directory. Blocks.
     ///
-    /// A folder that no other task uses is closed again, since there may be many tenants.
+    /// A directory that no other task uses is closed again, since there may be many tenants.
     pub(crate) fn sweep(&self, tenant: &TenantId) -> Result<bool, RuntimeError> {
         self.check()?;
         self.tenants.with_exclusive(tenant, |slot| {
@@ -140,7 +140,7 @@ impl RuntimeDir {
             }
             let is_done = lock(&self.swept).contains(tenant);
             let home = self.opened(tenant, slot)?;
-            // Otherwise opening the folder has just swept it.
+            // Otherwise opening the directory has just swept it.
             if is_done {
                 home.data.sweep();
             }
@@ -148,7 +148,7 @@ impl RuntimeDir {
         })
     }
 
-    /// The folder of a tenant, if it exists. It is never created, even when it is removed at the same moment. Blocks.
+    /// The directory of a tenant, if it exists. It is never created, even when it is removed at the same moment. Blocks.
     pub(crate) fn existing(&self, tenant: &TenantId) -> Result<Option<Arc<TenantDir>>, RuntimeError> {
         self.check()?;
         if !self.tenant_path(tenant).is_dir() {
@@ -162,7 +162,7 @@ impl RuntimeDir {
         })
     }
 
-    /// The tenants that have a folder. Blocks.
+    /// The tenants that have a directory. Blocks.
     pub(crate) fn tenants(&self) -> Vec<TenantId> {
         let entries = std::fs::read_dir(self.path.join(TENANTS)).into_iter().flatten().flatten();
         entries.filter_map(|entry| TenantId::new(entry.file_name().to_str()?).ok()).collect()
@@ -180,7 +180,7 @@ impl RuntimeDir {
         self.record
     }
 
-    /// Removes the folder of a tenant, if sessions are recorded on the disk. It is created again when it is needed. No
+    /// Removes the directory of a tenant, if sessions are recorded on the disk. It is created again when it is needed. No
     /// other task of this process can open it meanwhile. Blocks.
     pub(crate) fn remove(&self, tenant: &TenantId) -> Result<(), RuntimeError> {
         self.tenants.with_exclusive(tenant, |slot| {
@@ -190,7 +190,7 @@ impl RuntimeDir {
                 let id = dir_id(&place).map_err(failed)?;
                 remove_tree(&place, id).map_err(failed)?;
             }
-            // Current users keep their handle to the removed folder.
+            // Current users keep their handle to the removed directory.
             *slot = Weak::new();
             lock(&self.swept).remove(tenant);
             let removed = lock(&self.open_in_memory).remove(tenant);
@@ -199,12 +199,12 @@ impl RuntimeDir {
         })
     }
 
-    /// The path of a tenant's folder. It is not created.
+    /// The path of a tenant's directory. It is not created.
     pub(crate) fn tenant_path(&self, tenant: &TenantId) -> PathBuf {
         self.path.join(TENANTS).join(tenant.as_str())
     }
 
-    /// The folder of a tenant, created if missing. Blocks.
+    /// The directory of a tenant, created if missing. Blocks.
     pub(crate) fn tenant(&self, tenant: &TenantId) -> Result<Arc<TenantDir>, RuntimeError> {
         self.check()?;
         self.tenants.with_exclusive(tenant, |slot| self.in_use(tenant, slot))
@@ -226,7 +226,7 @@ impl RuntimeDir {
         }
         let home = Arc::new(TenantDir::open(&path, self.record, self.tenants.entry_guard(tenant))?);
         // Only the first opening sweeps. The janitor removes what processes leave that die later, so that opening a
-        // folder need not wait for it.
+        // directory need not wait for it.
         if !lock(&self.swept).contains(tenant) {
             home.sweep()?;
             lock(&self.swept).insert(tenant.clone());
@@ -235,13 +235,13 @@ impl RuntimeDir {
         Ok(home)
     }
 
-    /// Checks that the path still leads to the folder that was opened. A folder that was moved is not created again:
+    /// Checks that the path still leads to the directory that was opened. A directory that was moved is not created again:
     /// it may come back.
     fn check(&self) -> Result<(), RuntimeError> {
         match dir_id(&self.path) {
             Ok(id) if id == self.id => Ok(()),
             Ok(_) => {
-                let reason = "it is another folder than the one that was opened; put that one back";
+                let reason = "it is another directory than the one that was opened; put that one back";
                 Err(RuntimeError::data(&self.path, &reason))
             }
             Err(error) => Err(RuntimeError::data(&self.path, &error)),
@@ -290,7 +290,7 @@ impl TenantDir {
         Ok(made)
     }
 
-    /// Whether the folder still exists. Blocks briefly.
+    /// Whether the directory still exists. Blocks briefly.
     pub(crate) fn exists(&self) -> bool {
         self.is_at(self.data.path())
     }
@@ -307,7 +307,7 @@ impl TenantDir {
         let home = Arc::clone(self);
         let set = move || {
             let set = home.intents.set(session);
-            set.map_err(|error| RuntimeError::data(home.intents.folder(), &error))
+            set.map_err(|error| RuntimeError::data(home.intents.dir(), &error))
         };
         run_blocking("noting what is done", set).await
     }
@@ -337,7 +337,7 @@ impl TenantDir {
         let home = Arc::clone(self);
         let looking = move || {
             let all = home.intents.all();
-            all.map_err(|error| RuntimeError::data(home.intents.folder(), &error))
+            all.map_err(|error| RuntimeError::data(home.intents.dir(), &error))
         };
         run_blocking("looking for interrupted operations", looking).await
     }

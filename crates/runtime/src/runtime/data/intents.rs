@@ -18,29 +18,29 @@ use conjure_fs::{ensure_dir, ensure_file, ignore_absent, names_in};
 /// The intent records of a tenant.
 #[derive(Debug, Clone)]
 pub(crate) struct SessionIntents {
-    folder: PathBuf,
+    dir: PathBuf,
 }
 
 impl SessionIntents {
-    /// The intent records in a tenant's folder. Reads nothing.
+    /// The intent records in a tenant's directory. Reads nothing.
     pub(crate) fn new(tenant: &Path) -> Self {
-        Self { folder: tenant.join("pending") }
+        Self { dir: tenant.join("pending") }
     }
 
-    /// The folder of the records.
-    pub(crate) fn folder(&self) -> &Path {
-        &self.folder
+    /// The directory of the records.
+    pub(crate) fn dir(&self) -> &Path {
+        &self.dir
     }
 
     /// Writes the intent record of this session. Blocks.
     pub(crate) fn set(&self, session: SessionId) -> io::Result<()> {
-        ensure_dir(&self.folder)?;
-        ensure_file(&self.folder.join(session.stored_name()))
+        ensure_dir(&self.dir)?;
+        ensure_file(&self.dir.join(session.stored_name()))
     }
 
     /// Removes the intent record of this session. Blocks.
     pub(crate) fn clear(&self, session: SessionId) {
-        let path = self.folder.join(session.stored_name());
+        let path = self.dir.join(session.stored_name());
         if let Err(error) = ignore_absent(fs::remove_file(&path)) {
             tracing::debug!(path = %path.display(), %error, "an intent record was not removed; the next start recovers it");
         }
@@ -48,11 +48,11 @@ impl SessionIntents {
 
     /// Whether there is no intent record. Blocks.
     pub(crate) fn is_empty(&self) -> bool {
-        fs::read_dir(&self.folder).is_ok_and(|mut entries| entries.next().is_none()) || !self.folder.exists()
+        fs::read_dir(&self.dir).is_ok_and(|mut entries| entries.next().is_none()) || !self.dir.exists()
     }
 
     /// The sessions that have an intent record. Blocks.
     pub(crate) fn all(&self) -> io::Result<Vec<SessionId>> {
-        Ok(names_in(&self.folder)?.iter().filter_map(|name| name.parse().ok()).collect())
+        Ok(names_in(&self.dir)?.iter().filter_map(|name| name.parse().ok()).collect())
     }
 }

@@ -1,4 +1,4 @@
-//! Opens, reopens and closes the journal of a runtime: in the data folder, or in memory.
+//! Opens, reopens and closes the journal of a runtime: in the data directory, or in memory.
 //!
 //! State: the open journal. Acknowledged events are on the disk; a journal in memory ends with the process.
 //!
@@ -32,15 +32,15 @@ pub(crate) enum JournalStorage {
 }
 
 impl JournalStorage {
-    /// Opens the journal in this folder.
+    /// Opens the journal in this directory.
     #[cfg(feature = "sqlite")]
-    pub(crate) async fn on_disk(folder: &Path, options: &RuntimeOptions) -> Result<Self, RuntimeError> {
-        Ok(Self::Disk(DiskJournal::open(folder, options.journal.clone()).await?))
+    pub(crate) async fn on_disk(dir: &Path, options: &RuntimeOptions) -> Result<Self, RuntimeError> {
+        Ok(Self::Disk(DiskJournal::open(dir, options.journal.clone()).await?))
     }
 
     #[cfg(not(feature = "sqlite"))]
-    pub(crate) async fn on_disk(folder: &Path, _: &RuntimeOptions) -> Result<Self, RuntimeError> {
-        Err(RuntimeError::NoJournal { path: folder.to_owned() })
+    pub(crate) async fn on_disk(dir: &Path, _: &RuntimeOptions) -> Result<Self, RuntimeError> {
+        Err(RuntimeError::NoJournal { path: dir.to_owned() })
     }
 
     /// A function that opens the journal, and opens it again after a failure. Each opened journal shares its writes
@@ -70,12 +70,12 @@ impl JournalStorage {
         }
     }
 
-    /// The folder that has one folder of large bodies for each tenant; `None` for a journal in memory.
+    /// The directory that has one directory of large bodies for each tenant; `None` for a journal in memory.
     pub(crate) fn blobs_dir(&self) -> Option<PathBuf> {
         match self {
             Self::Memory(_) => None,
             #[cfg(feature = "sqlite")]
-            Self::Disk(disk) => Some(SqliteJournal::blobs_dir(&disk.folder)),
+            Self::Disk(disk) => Some(SqliteJournal::blobs_dir(&disk.dir)),
         }
     }
 
@@ -89,11 +89,11 @@ impl JournalStorage {
     }
 }
 
-/// The SQLite journal in a folder. Clones share it.
+/// The SQLite journal in a directory. Clones share it.
 #[cfg(feature = "sqlite")]
 #[derive(Clone)]
 pub(crate) struct DiskJournal {
-    folder: PathBuf,
+    dir: PathBuf,
     slot: Arc<Mutex<JournalSlot>>,
 }
 
@@ -109,10 +109,10 @@ enum JournalSlot {
 #[cfg(feature = "sqlite")]
 impl DiskJournal {
     /// Opens the first journal, with which the actors start. Opening it here reports an error with its type.
-    async fn open(folder: &Path, options: SqliteOptions) -> Result<Self, JournalError> {
-        let path = folder.to_owned();
-        let first = open_blocking(folder, move || SqliteJournal::open(&path, options)).await?;
-        Ok(Self { folder: folder.to_owned(), slot: Arc::new(Mutex::new(JournalSlot::Fresh(first))) })
+    async fn open(dir: &Path, options: SqliteOptions) -> Result<Self, JournalError> {
+        let path = dir.to_owned();
+        let first = open_blocking(dir, move || SqliteJournal::open(&path, options)).await?;
+        Ok(Self { dir: dir.to_owned(), slot: Arc::new(Mutex::new(JournalSlot::Fresh(first))) })
     }
 
     /// Returns the first journal. Each later call opens the same database again.
@@ -126,7 +126,7 @@ impl DiskJournal {
                     // Readers still have the write-ahead log open, even if the file is deleted. The last reader that
                     // closes it merges it into the database.
                     lost.close().await;
-                    open_blocking(&disk.folder, move || lost.reopen()).await?
+                    open_blocking(&disk.dir, move || lost.reopen()).await?
                 }
             };
             *disk.slot() = JournalSlot::Used(journal.clone());
@@ -147,12 +147,12 @@ impl DiskJournal {
 
 #[cfg(feature = "sqlite")]
 async fn open_blocking(
-    folder: &Path,
+    dir: &Path,
     open: impl FnOnce() -> Result<SqliteJournal, JournalError> + Send + 'static,
 ) -> Result<SqliteJournal, JournalError> {
     let opened = tokio::task::spawn_blocking(open).await;
     opened.unwrap_or_else(|error| {
         let reason = format!("its opening was interrupted: {error}");
-        Err(JournalError::Io { doing: "open", path: folder.to_owned(), reason })
+        Err(JournalError::Io { doing: "open", path: dir.to_owned(), reason })
     })
 }

@@ -1,4 +1,4 @@
-//! The data folder of a runtime: its layout, the locks between processes, intent records, pinned content, and the journal.
+//! The data directory of a runtime: its layout, the locks between processes, intent records, pinned content, and the journal.
 
 pub(super) mod data_layout;
 mod migration;

@@ -22,15 +22,15 @@ use crate::runtime::error::RuntimeError;
 /// The longest name, in bytes.
 const MAX_NAME: usize = 128;
 
-/// The folder of the tenant's files.
-fn folder(home: &TenantDir) -> PathBuf {
+/// The directory of the tenant's files.
+fn dir(home: &TenantDir) -> PathBuf {
     home.data.path().join("files")
 }
 
 /// The path of a file, if `name` can be one: letters, digits, `_`, `-`, and dots that are not the first character.
 fn path_of(home: &TenantDir, name: &str) -> Result<PathBuf, RuntimeError> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
-    let path = folder(home).join(name);
+    let path = dir(home).join(name);
     if (1..=MAX_NAME).contains(&name.len()) && !name.starts_with('.') && name.bytes().all(is_plain) {
         Ok(path)
     } else {
@@ -42,11 +42,11 @@ fn path_of(home: &TenantDir, name: &str) -> Result<PathBuf, RuntimeError> {
 pub(crate) fn keep(home: &TenantDir, name: &str, digest: &Digest) -> Result<(), RuntimeError> {
     let path = path_of(home, name)?;
     let failed = |error: &dyn std::fmt::Display| RuntimeError::data(&path, &error);
-    ensure_dir(&folder(home)).map_err(|error| failed(&error))?;
-    let open = DirHandle::open(&folder(home)).map_err(|error| failed(&error))?;
+    ensure_dir(&dir(home)).map_err(|error| failed(&error))?;
+    let open = DirHandle::open(&dir(home)).map_err(|error| failed(&error))?;
     match home.data.store().link_into(digest, FileMode::Plain, &open, Path::new(name)) {
         // The name is on the disk before the caller gets the result.
-        Ok(_) => sync_dir(&folder(home)).map_err(|error| failed(&error)),
+        Ok(_) => sync_dir(&dir(home)).map_err(|error| failed(&error)),
         Err(error) if error.kind() == StoreErrorKind::Exists => {
             let known = File::open(&path).and_then(digest_of).map_err(|error| failed(&error))?;
             if known == *digest { Ok(()) } else { Err(failed(&"another file has this name already")) }

@@ -1,21 +1,21 @@
 //! The skills of sessions, pinned as they were when the sessions were opened.
 //!
-//! A skill is put into the tenant's store, and linked from there into a folder that is named after its digest. This
-//! folder never changes. A session records the digest, and finds the folder by it. So the session works after a
+//! A skill is put into the tenant's store, and linked from there into a directory that is named after its digest. This
+//! directory never changes. A session records the digest, and finds the directory by it. So the session works after a
 //! restart, and after the original skill was changed or removed.
 //!
-//! A folder that is found is digested again, unless a live session of this process uses it. If a folder is damaged, the
+//! A directory that is found is digested again, unless a live session of this process uses it. If a directory is damaged, the
 //! next session that is opened with the same content replaces it.
 //!
 //! A skill may be edited between its discovery and its pinning. So the pinned copy is read again, and refused if it is
 //! not the skill that was discovered. When no session of the tenant has a pinned skill, it is removed under the
 //! exclusive tenant lock.
 //!
-//! State: `<tenant>/skills/DIGEST/NAME/…` on the disk, each complete or absent. A folder is built under another name,
-//! synced and renamed. A crash leaves an incomplete folder `draft-…`, which is removed when the tenant's folder is
+//! State: `<tenant>/skills/DIGEST/NAME/…` on the disk, each complete or absent. A directory is built under another name,
+//! synced and renamed. A crash leaves an incomplete directory `draft-…`, which is removed when the tenant's directory is
 //! opened again.
 //!
-//! Sessions in memory pin skills in a folder of this process (`DataDir::workspace`), which is removed with the process.
+//! Sessions in memory pin skills in a directory of this process (`DataDir::workspace`), which is removed with the process.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -38,21 +38,21 @@ use crate::runtime::error::RuntimeError;
 #[derive(Debug)]
 pub(crate) struct PinnedSkills {
     data: DataDir,
-    folder: PathBuf,
+    dir: PathBuf,
     /// The skills of live sessions, each in memory once.
     known: Mutex<HashMap<Digest, Weak<SessionSkill>>>,
     /// Lets only one thread at a time move a skill to its final name.
     rename_lock: Mutex<()>,
-    /// The folder of this process, if the skills end with the process.
+    /// The directory of this process, if the skills end with the process.
     _process_dir: Option<OwnedWorkspace>,
 }
 
 impl PinnedSkills {
-    /// The pinned skills in a tenant's data folder. Blocks.
+    /// The pinned skills in a tenant's data directory. Blocks.
     pub(crate) fn open(data: &DataDir) -> io::Result<Self> {
-        let folder = data.path().join("skills");
-        ensure_dir(&folder)?;
-        Ok(Self::at(folder, data, None))
+        let dir = data.path().join("skills");
+        ensure_dir(&dir)?;
+        Ok(Self::at(dir, data, None))
     }
 
     /// Pinned skills that end with this process. Blocks.
@@ -61,14 +61,14 @@ impl PinnedSkills {
         Ok(Self::at(process_dir.path().to_owned(), data, Some(process_dir)))
     }
 
-    fn at(folder: PathBuf, data: &DataDir, process_dir: Option<OwnedWorkspace>) -> Self {
+    fn at(dir: PathBuf, data: &DataDir, process_dir: Option<OwnedWorkspace>) -> Self {
         let (known, rename_lock) = Default::default();
-        Self { data: data.clone(), folder, known, rename_lock, _process_dir: process_dir }
+        Self { data: data.clone(), dir, known, rename_lock, _process_dir: process_dir }
     }
 
-    /// Removes incomplete folders. No task may pin skills meanwhile. Blocks.
+    /// Removes incomplete directories. No task may pin skills meanwhile. Blocks.
     pub(crate) fn remove_drafts(&self) -> io::Result<()> {
-        for entry in fs::read_dir(&self.folder)? {
+        for entry in fs::read_dir(&self.dir)? {
             let entry = entry?;
             if entry.file_name().to_string_lossy().starts_with("draft-") {
                 // No session reads it, so it does no harm.
@@ -82,7 +82,7 @@ impl PinnedSkills {
 
     /// All pinned skills. Blocks.
     pub(crate) fn all(&self) -> Result<Vec<Digest>, RuntimeError> {
-        let names = names_in(&self.folder).map_err(|error| RuntimeError::data(&self.folder, &error))?;
+        let names = names_in(&self.dir).map_err(|error| RuntimeError::data(&self.dir, &error))?;
         Ok(names.iter().filter_map(|name| format!("sha256:{name}").parse().ok()).collect())
     }
 
@@ -90,8 +90,8 @@ impl PinnedSkills {
     pub(crate) fn remove(&self, digest: &Digest, _: &ExclusiveGuard) -> Result<(), RuntimeError> {
         let name = digest.to_hex();
         // It is renamed first, so that under its final name a skill is never incomplete.
-        let dead = self.folder.join(format!("draft-{name}"));
-        let removed = ignore_absent(fs::rename(self.folder.join(name), &dead))
+        let dead = self.dir.join(format!("draft-{name}"));
+        let removed = ignore_absent(fs::rename(self.dir.join(name), &dead))
             .and_then(|renamed| renamed.map_or(Ok(()), |()| fs::remove_dir_all(&dead)));
         removed.map_err(|error| RuntimeError::data(&dead, &error))
     }
@@ -102,15 +102,15 @@ impl PinnedSkills {
         let failed = |source| RuntimeError::SkillPin { name: name.to_owned(), source };
         let tree = self.data.snapshot(skill.root_dir()).map_err(failed)?;
         let digest = *tree.digest();
-        let target = self.folder_of(&digest);
+        let target = self.dir_of(&digest);
         let pinned_path = target.join(name);
         if self.is_intact(&pinned_path, &digest) {
             check(skill, &pinned_path)?;
         } else {
             let draft = tempfile::Builder::new()
                 .prefix("draft-")
-                .tempdir_in(&self.folder)
-                .map_err(|error| failed(of_io(&self.folder, &error)))?;
+                .tempdir_in(&self.dir)
+                .map_err(|error| failed(of_io(&self.dir, &error)))?;
             let inner = draft.path().join(name);
             let open = || -> io::Result<File> {
                 fs::create_dir(&inner)?;
@@ -119,7 +119,7 @@ impl PinnedSkills {
             let opened = open().map_err(|error| failed(of_io(&inner, &error)))?;
             self.data.store().link_tree(&tree, &opened).map_err(|error| failed(of_store(&error)))?;
             check(skill, &inner)?;
-            sync_folders(draft.path()).map_err(|error| failed(of_io(draft.path(), &error)))?;
+            sync_dirs(draft.path()).map_err(|error| failed(of_io(draft.path(), &error)))?;
             let _guard = lock(&self.rename_lock);
             let placed = match target.is_dir() {
                 false => rename_new(draft.path(), &target),
@@ -127,7 +127,7 @@ impl PinnedSkills {
                 true if self.is_intact(&pinned_path, &digest) => Ok(()),
                 true => replace(draft.path(), &target, name),
             };
-            let settled = placed.and_then(|()| sync_dir(&self.folder));
+            let settled = placed.and_then(|()| sync_dir(&self.dir));
             settled.map_err(|error| failed(of_io(&target, &error)))?;
         }
         Ok(PinnedSkill { name: name.to_owned(), digest })
@@ -149,7 +149,7 @@ impl PinnedSkills {
         if let Some(skill) = known.filter(|skill| skill.name() == name) {
             return Ok(skill);
         }
-        let path = self.folder_of(digest).join(name);
+        let path = self.dir_of(digest).join(name);
         let lost =
             |what| RuntimeError::SkillLost { name: name.clone(), digest: *digest, what, path: path.clone() };
         let tree = self.data.snapshot(&path).map_err(|error| match error.kind() {
@@ -167,20 +167,20 @@ impl PinnedSkills {
         Ok(skill)
     }
 
-    fn folder_of(&self, digest: &Digest) -> PathBuf {
-        self.folder.join(digest.to_hex())
+    fn dir_of(&self, digest: &Digest) -> PathBuf {
+        self.dir.join(digest.to_hex())
     }
 }
 
-/// Checks that a folder holds the skill that was discovered, and that it is still as valid as it was.
-fn check(found: &Skill, folder: &Path) -> Result<(), RuntimeError> {
+/// Checks that a directory holds the skill that was discovered, and that it is still as valid as it was.
+fn check(found: &Skill, dir: &Path) -> Result<(), RuntimeError> {
     let changed = |reason: String| RuntimeError::SkillChanged {
         name: found.name().to_string(),
         path: found.root_dir().to_owned(),
-        // The user repairs the skill in the folder where it was discovered, so the reason names that folder.
-        reason: reason.replace(&*folder.to_string_lossy(), &found.root_dir().to_string_lossy()),
+        // The user repairs the skill in the directory where it was discovered, so the reason names that directory.
+        reason: reason.replace(&*dir.to_string_lossy(), &found.root_dir().to_string_lossy()),
     };
-    let now = Skill::load(folder, Mode::Lenient).map_err(|error| changed(error.to_string()))?;
+    let now = Skill::load(dir, Mode::Lenient).map_err(|error| changed(error.to_string()))?;
     if now.name() != found.name() {
         return Err(changed(format!("it is called `{}` now", now.name())));
     }
@@ -190,18 +190,18 @@ fn check(found: &Skill, folder: &Path) -> Result<(), RuntimeError> {
     }
 }
 
-/// Waits until the names in a folder and its subfolders are on the disk. The store synced their contents.
-fn sync_folders(folder: &Path) -> io::Result<()> {
-    for entry in fs::read_dir(folder)? {
+/// Waits until the names in a directory and its subdirectories are on the disk. The store synced their contents.
+fn sync_dirs(dir: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(dir)? {
         let entry = entry?;
         if entry.file_type()?.is_dir() {
-            sync_folders(&entry.path())?;
+            sync_dirs(&entry.path())?;
         }
     }
-    sync_dir(folder)
+    sync_dir(dir)
 }
 
-/// Renames a folder. If the name is taken, the existing folder stays, since it has the same content.
+/// Renames a directory. If the name is taken, the existing directory stays, since it has the same content.
 fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
     match fs::rename(from, to) {
         Err(error)
@@ -213,7 +213,7 @@ fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
     }
 }
 
-/// Replaces a damaged skill. The damaged one is removed with the draft's folder. Sandboxes that use it have copies of
+/// Replaces a damaged skill. The damaged one is removed with the draft's directory. Sandboxes that use it have copies of
 /// their own.
 fn replace(draft: &Path, target: &Path, name: &str) -> io::Result<()> {
     ignore_absent(fs::rename(target.join(name), draft.join("damaged")))?;

@@ -1,4 +1,4 @@
-//! The lock file of each process that uses a data folder. It shows which processes are dead, so that others need not
+//! The lock file of each process that uses a data directory. It shows which processes are dead, so that others need not
 //! wait until their leases end.
 //!
 //! ```text
@@ -29,7 +29,7 @@ const STARTUP_LOCK: &str = "startup.lock";
 /// counts as dead, unless it was released before.
 #[derive(Debug)]
 pub(crate) struct ProcessLock {
-    folder: PathBuf,
+    dir: PathBuf,
     own: PathBuf,
     _lock: FileLock,
 }
@@ -53,31 +53,31 @@ impl ProcessLock {
     /// Call [`ProcessLock::mark_swept`] once the leftovers of the dead processes are removed. Until then, every process
     /// that starts finds them, too.
     pub(crate) fn acquire(data: &Path, owner: &LeaseOwner) -> io::Result<(Self, DeadProcesses)> {
-        let folder = data.join("processes");
-        ensure_dir(&folder)?;
+        let dir = data.join("processes");
+        ensure_dir(&dir)?;
         // Held until this function returns. Otherwise another process could scan, and take the new file for that of a
         // dead process.
-        let _startup = lock_startup(&folder)?;
+        let _startup = lock_startup(&dir)?;
         let name = name_of(owner);
-        let (draft, own) = (folder.join(format!("{name}.new")), folder.join(&name));
+        let (draft, own) = (dir.join(format!("{name}.new")), dir.join(&name));
         // The file is locked before it gets its name, so checking one process needs no startup lock.
         let lock = FileLock::try_exclusive(FileLock::open(&draft)?)?.ok_or(io::ErrorKind::WouldBlock)?;
         fs::rename(&draft, &own)?;
-        let process_lock = Self { folder, own, _lock: lock };
+        let process_lock = Self { dir, own, _lock: lock };
         let dead = process_lock.scan_locked()?;
         Ok((process_lock, dead))
     }
 
     /// Scans for dead processes, as [`ProcessLock::acquire`] does. Blocks for the same reason.
     pub(crate) fn scan(&self) -> io::Result<DeadProcesses> {
-        let _startup = lock_startup(&self.folder)?;
+        let _startup = lock_startup(&self.dir)?;
         self.scan_locked()
     }
 
     /// Marks these processes as swept, so that no process sweeps after them again. Blocks for the same reason as
     /// [`ProcessLock::acquire`].
     pub(crate) fn mark_swept(&self, dead: &DeadProcesses) -> io::Result<()> {
-        let _startup = lock_startup(&self.folder)?;
+        let _startup = lock_startup(&self.dir)?;
         for path in &dead.marks {
             // Another process was faster, or a new process uses this name.
             let Some(_lock) = lock_of_dead(path) else { continue };
@@ -96,14 +96,14 @@ impl ProcessLock {
 
     /// Whether this owner is a process that is known to be dead. Concurrent callers do not disturb each other.
     pub(crate) fn is_dead(&self, owner: &LeaseOwner) -> bool {
-        let path = self.folder.join(name_of(owner));
+        let path = self.dir.join(name_of(owner));
         lock_of_dead(&path).is_some() || (!path.exists() && path.with_extension("dead").exists())
     }
 
     /// Finds dead processes, and removes the marks of those that died long ago.
     fn scan_locked(&self) -> io::Result<DeadProcesses> {
         let mut dead = DeadProcesses::default();
-        for entry in fs::read_dir(&self.folder)? {
+        for entry in fs::read_dir(&self.dir)? {
             let path = entry?.path();
             match path.extension().and_then(|extension| extension.to_str()) {
                 Some("dead") if is_old(&path) => remove(&path),
@@ -125,8 +125,8 @@ impl ProcessLock {
 }
 
 /// Locks the startup of processes. Blocks while another process starts.
-fn lock_startup(folder: &Path) -> io::Result<FileLock> {
-    Ok(FileLock::exclusive(FileLock::open(&folder.join(STARTUP_LOCK))?)?)
+fn lock_startup(dir: &Path) -> io::Result<FileLock> {
+    Ok(FileLock::exclusive(FileLock::open(&dir.join(STARTUP_LOCK))?)?)
 }
 
 /// Locks the file of a process, shared, if the process is dead. Concurrent callers do not disturb each other.

@@ -1,11 +1,11 @@
-//! A temporary data folder, for a runtime without a configured one. It is removed when its runtime ends. After a crash,
-//! the next runtime that creates such a folder removes it.
+//! A temporary data directory, for a runtime without a configured one. It is removed when its runtime ends. After a crash,
+//! the next runtime that creates such a directory removes it.
 //!
-//! State: `conjure-…` in the machine's temporary folder. It has a file `data-dir.lock` that is locked while the runtime
-//! lives. Earlier versions named it `home.lock`. Private folders of sandboxes without isolation are marked and removed
+//! State: `conjure-…` in the machine's temporary directory. It has a file `data-dir.lock` that is locked while the runtime
+//! lives. Earlier versions named it `home.lock`. Private directories of sandboxes without isolation are marked and removed
 //! in the same way.
 //!
-//! A folder without such a file, or of another user, is not touched. The kept files of a session are not touched
+//! A directory without such a file, or of another user, is not touched. The kept files of a session are not touched
 //! either.
 
 use std::fs;
@@ -22,42 +22,42 @@ use tempfile::TempDir;
 use crate::runtime::error::RuntimeError;
 
 const PREFIX: &str = "conjure-";
-/// The name of the lock in folders of earlier versions.
+/// The name of the lock in directories of earlier versions.
 const FORMER_LOCK: &str = "home.lock";
 
 /// The files that mark a kept workspace: the current name, and that of earlier versions.
 const KEPT_MARKERS: [&str; 2] = ["keep", "kept"];
 
-/// A temporary folder. It is removed when this is dropped.
+/// A temporary directory. It is removed when this is dropped.
 #[derive(Debug)]
 pub(crate) struct TempDataDir {
     path: PathBuf,
     /// `None` after the drop.
-    folder: Option<TempDir>,
+    dir: Option<TempDir>,
     is_kept: AtomicBool,
     _lock: FileLock,
 }
 
 impl TempDataDir {
-    /// Creates a folder in `around`. Also removes the folders that dead runtimes of this user left there. Blocks.
+    /// Creates a directory in `around`. Also removes the directories that dead runtimes of this user left there. Blocks.
     pub(crate) fn create(around: &Path) -> Result<Self, RuntimeError> {
         let unusable = |error: io::Error| RuntimeError::data(around, &error);
         // The mode is 0700.
-        let folder = tempfile::Builder::new().prefix(PREFIX).tempdir_in(around).map_err(unusable)?;
-        let path = folder.path().canonicalize().map_err(unusable)?;
+        let dir = tempfile::Builder::new().prefix(PREFIX).tempdir_in(around).map_err(unusable)?;
+        let path = dir.path().canonicalize().map_err(unusable)?;
         let made = || -> io::Result<(FileLock, u32)> {
             Ok((FileLock::mark_temporary_dir(&path)?, fs::metadata(&path)?.uid()))
         };
         let (lock, owner) = made().map_err(unusable)?;
         sweep(around, owner);
-        Ok(Self { path, folder: Some(folder), is_kept: AtomicBool::new(false), _lock: lock })
+        Ok(Self { path, dir: Some(dir), is_kept: AtomicBool::new(false), _lock: lock })
     }
 
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Makes the folder stay when this is dropped.
+    /// Makes the directory stay when this is dropped.
     pub(crate) fn keep(&self) {
         self.is_kept.store(true, Ordering::Release);
     }
@@ -65,18 +65,18 @@ impl TempDataDir {
 
 impl Drop for TempDataDir {
     fn drop(&mut self) {
-        let Some(folder) = self.folder.take() else { return };
+        let Some(dir) = self.dir.take() else { return };
         // Commands may have set modes that only our own removal can handle.
-        let path = folder.keep();
+        let path = dir.keep();
         let removed =
             if self.is_kept.load(Ordering::Acquire) { remove_all_but_kept(&path) } else { remove(&path) };
         if let Err(error) = removed {
-            tracing::warn!(path = %path.display(), %error, "a temporary folder was not removed");
+            tracing::warn!(path = %path.display(), %error, "a temporary directory was not removed");
         }
     }
 }
 
-/// Removes the folders that dead processes of this user left in `around`. Blocks.
+/// Removes the directories that dead processes of this user left in `around`. Blocks.
 pub(crate) fn sweep(around: &Path, owner: u32) {
     for entry in fs::read_dir(around).into_iter().flatten().flatten() {
         if !entry.file_name().to_string_lossy().starts_with(PREFIX) {
@@ -92,10 +92,10 @@ pub(crate) fn sweep(around: &Path, owner: u32) {
         };
         match removed {
             Ok(()) => {
-                tracing::info!(path = %path.display(), "removed the temporary folder of a dead process")
+                tracing::info!(path = %path.display(), "removed the temporary directory of a dead process")
             }
             Err(error) => {
-                tracing::warn!(path = %path.display(), %error, "the temporary folder of a dead process was not removed");
+                tracing::warn!(path = %path.display(), %error, "the temporary directory of a dead process was not removed");
             }
         }
     }
@@ -113,7 +113,7 @@ fn remove(path: &Path) -> Result<(), RuntimeError> {
     removed.map_err(|error| RuntimeError::data(path, &error))
 }
 
-/// Whether the folder has a kept workspace.
+/// Whether the directory has a kept workspace.
 fn has_kept(path: &Path) -> bool {
     entries(&path.join("tenants"))
         .any(|tenant| entries(&tenant.join("workspaces")).any(|workspace| is_kept(&workspace)))
@@ -123,7 +123,7 @@ fn is_kept(workspace: &Path) -> bool {
     KEPT_MARKERS.iter().any(|name| workspace.join(name).exists())
 }
 
-/// Removes everything except the kept workspaces. The folder has no lock file then, and is an ordinary one.
+/// Removes everything except the kept workspaces. The directory has no lock file then, and is an ordinary one.
 fn remove_all_but_kept(path: &Path) -> Result<(), RuntimeError> {
     let tenants = path.join("tenants");
     for tenant in entries(&tenants) {
@@ -148,8 +148,8 @@ fn clear(path: &Path) -> Result<(), RuntimeError> {
     fs::remove_file(path).map_err(|error| RuntimeError::data(path, &error))
 }
 
-fn entries(folder: &Path) -> impl Iterator<Item = PathBuf> + use<> {
-    fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path())
+fn entries(dir: &Path) -> impl Iterator<Item = PathBuf> + use<> {
+    fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path())
 }
 
 #[cfg(test)]

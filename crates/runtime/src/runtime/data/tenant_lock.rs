@@ -91,7 +91,7 @@ impl TenantLock {
 
     async fn locked(&self, lock: TryLock) -> Result<Option<FileLock>, RuntimeError> {
         let path = self.path.clone();
-        run_blocking("locking a tenant's folder", move || try_lock(&path, lock)).await
+        run_blocking("locking a tenant's directory", move || try_lock(&path, lock)).await
     }
 
     async fn wait_for_turn<T>(
@@ -131,8 +131,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_lock_that_is_let_go_of_soon_is_waited_for_and_another_runtime_is_not() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("tenant.lock");
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("tenant.lock");
         let (tenant_lock, other) = (TenantLock::new(&path), TenantLock::new(&path));
         // As a process that is being started holds it.
         let inherited = other.shared(soon()).await.unwrap();

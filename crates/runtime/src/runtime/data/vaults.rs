@@ -18,7 +18,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::runtime::task_set::run_blocking;
 
-/// The name of the key's file in the data folder.
+/// The name of the key's file in the data directory.
 const KEY_FILE: &str = "vault.key";
 
 /// The vaults of a runtime. Clones share it.
@@ -66,7 +66,7 @@ impl Vaults {
         Ok(CredentialStore::new(&*self.inner.records, self.key().await?, tenant))
     }
 
-    /// The key that seals credentials: the embedder's key, or else the one in `vault.key` in the data folder. The file
+    /// The key that seals credentials: the embedder's key, or else the one in `vault.key` in the data directory. The file
     /// is created when the key is first needed.
     async fn key(&self) -> Result<Arc<VaultKey>, VaultError> {
         let read = || async {

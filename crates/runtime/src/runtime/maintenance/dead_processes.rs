@@ -26,7 +26,7 @@ pub(super) async fn sweep_dead_processes(context: Arc<MaintenanceContext>) -> Re
     Ok(count as u64)
 }
 
-/// Removes containers of dead processes. This includes processes with another data folder, and containers that could
+/// Removes containers of dead processes. This includes processes with another data directory, and containers that could
 /// not be removed before. Returns how many containers were removed.
 #[cfg(feature = "docker")]
 pub(super) async fn sweep_containers(context: Arc<MaintenanceContext>) -> Result<u64, Failure> {

@@ -9,7 +9,7 @@
 //! - If the task appends first, the process reads the event.
 //! - If the process gets its lease first, the append fails and nothing is changed.
 //!
-//! The links are removed after the append, and only those of earlier incarnations. The next incarnation has a folder of
+//! The links are removed after the append, and only those of earlier incarnations. The next incarnation has a directory of
 //! its own.
 //!
 //! State, in memory: where the last run stopped, and which unpinned contents are still in a store because they were
@@ -116,7 +116,7 @@ impl ExpireArtifacts {
         }
     }
 
-    /// The tenants with a folder, in order. Starts with the tenant where the last run stopped.
+    /// The tenants with a directory, in order. Starts with the tenant where the last run stopped.
     async fn tenants(&self, begin: Option<&SessionKey>) -> Result<Vec<TenantId>, RuntimeError> {
         let home = Arc::clone(&self.context.home);
         let listing = run_blocking("listing the tenants", move || {

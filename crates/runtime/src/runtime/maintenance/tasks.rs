@@ -33,7 +33,7 @@ pub(crate) fn maintenance_tasks(
     let here = || Arc::clone(context);
     let clock_check = Arc::new(ClockCheck::new());
     let mut tasks: Vec<Arc<dyn MaintenanceTask>> = vec![
-        task("folders", 3_600, context, sweep_tenant_dirs),
+        task("directories", 3_600, context, sweep_tenant_dirs),
         task("journal", 3_600, context, free_journal_blobs),
         task("counters", 6 * 3_600, context, move |context| {
             prune_counters(context, Arc::clone(&clock_check))
@@ -98,8 +98,8 @@ where
     }
 }
 
-/// Sweeps the tenants' folders: leftovers of dead processes, interrupted operations, and contents that were not used
-/// for a month. Returns how many tenants' folders were swept.
+/// Sweeps the tenants' directories: leftovers of dead processes, interrupted operations, and contents that were not used
+/// for a month. Returns how many tenants' directories were swept.
 async fn sweep_tenant_dirs(context: Arc<MaintenanceContext>) -> Result<u64, Failure> {
     let runtime = context.runtime()?;
     let swept = sweep_dirs(&context.home).await?;

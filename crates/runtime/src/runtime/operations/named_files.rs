@@ -43,7 +43,7 @@ impl Runtime {
     ///
     /// # Errors
     ///
-    /// If the tenant has reached its disk quota, or its folder cannot be used.
+    /// If the tenant has reached its disk quota, or its directory cannot be used.
     pub async fn upload_file(
         &self,
         tenant: &TenantId,
@@ -65,7 +65,7 @@ impl Runtime {
     ///
     /// # Errors
     ///
-    /// If the tenant's folder cannot be used.
+    /// If the tenant's directory cannot be used.
     pub async fn open_file(&self, tenant: &TenantId, name: &str) -> Result<Option<File>, RuntimeError> {
         let (home, name) = (self.inner.factory.tenant_dir(tenant).await?, name.to_owned());
         run_blocking("the opening of a file", move || {
@@ -79,7 +79,7 @@ impl Runtime {
     ///
     /// # Errors
     ///
-    /// If the tenant's folder cannot be used.
+    /// If the tenant's directory cannot be used.
     pub async fn file_path(&self, tenant: &TenantId, name: &str) -> Result<Option<PathBuf>, RuntimeError> {
         let (home, name) = (self.inner.factory.tenant_dir(tenant).await?, name.to_owned());
         run_blocking("the search for a file", move || named_files::find(&home, &name)).await
@@ -89,7 +89,7 @@ impl Runtime {
     ///
     /// # Errors
     ///
-    /// If the tenant's folder cannot be used.
+    /// If the tenant's directory cannot be used.
     pub async fn remove_file(&self, tenant: &TenantId, name: &str) -> Result<bool, RuntimeError> {
         let (home, name) = (self.inner.factory.tenant_dir(tenant).await?, name.to_owned());
         run_blocking("the removal of a file", move || named_files::remove(&home, &name)).await

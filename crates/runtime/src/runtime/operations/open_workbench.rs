@@ -44,7 +44,7 @@ impl Runtime {
     /// Opens a workbench of this tenant: a sandbox of the configured kind with these skills, under the tenant's policy.
     /// It waits until the tenant may have one more sandbox.
     ///
-    /// The workbench has its own workspace in the tenant's data folder. The workspace ends with the workbench. The
+    /// The workbench has its own workspace in the tenant's data directory. The workspace ends with the workbench. The
     /// workbench must end before the runtime.
     ///
     /// # Errors

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! State: these files, each replaced atomically. If sessions are recorded in memory, the notes are in memory, too. A
-//! note outlives the tenant's folder.
+//! note outlives the tenant's directory.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -33,17 +33,17 @@ const NOTING: &str = "writing a cleanup note";
 /// How long a deletion waits for others that change notes. A change is short, unless its process is paused.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The notes of a data folder. Clones share them.
+/// The notes of a data directory. Clones share them.
 #[derive(Debug, Clone)]
 pub(crate) enum NoteStore {
     Disk(DiskNotes),
     Memory(Arc<Mutex<BTreeMap<String, CleanupNote>>>),
 }
 
-/// A folder of notes.
+/// A directory of notes.
 #[derive(Debug, Clone)]
 pub(crate) struct DiskNotes {
-    folder: PathBuf,
+    dir: PathBuf,
     /// Serialises changes in this process; the lock file serialises processes.
     exclusive: Arc<AsyncMutex<()>>,
 }
@@ -59,7 +59,7 @@ enum LockAttempt {
     Locked(FileLock),
     /// Another process has the lock.
     Taken,
-    /// There is no folder, so no note was ever written.
+    /// There is no directory, so no note was ever written.
     Nothing,
 }
 
@@ -70,7 +70,7 @@ enum NoteUpdate {
 }
 
 impl NoteStore {
-    /// The notes of this data folder. Reads nothing.
+    /// The notes of this data directory. Reads nothing.
     pub(crate) fn new(home: &RuntimeDir) -> Self {
         match home.record() {
             JournalLocation::OnDisk => Self::on_disk(home.path().join("remote-cleanup")),
@@ -78,17 +78,17 @@ impl NoteStore {
         }
     }
 
-    fn on_disk(folder: PathBuf) -> Self {
-        Self::Disk(DiskNotes { folder, exclusive: Arc::default() })
+    fn on_disk(dir: PathBuf) -> Self {
+        Self::Disk(DiskNotes { dir, exclusive: Arc::default() })
     }
 
     /// Writes a note before a deletion, and returns its name. It replaces what earlier notes of this name say about the
     /// same sessions. The note is on the disk when this returns.
     pub(crate) async fn put(&self, note: CleanupNote) -> Result<Option<String>, RuntimeError> {
         let Some(name) = note.name() else { return Ok(None) };
-        if let Self::Disk(DiskNotes { folder, .. }) = self {
-            let folder = folder.clone();
-            let create = move || create_folder(&folder).map_err(|error| RuntimeError::data(&folder, &error));
+        if let Self::Disk(DiskNotes { dir, .. }) = self {
+            let dir = dir.clone();
+            let create = move || create_dir(&dir).map_err(|error| RuntimeError::data(&dir, &error));
             run_blocking(NOTING, create).await?;
         }
         let put = |before| (NoteUpdate::Replace, Some(note.merged_over(before)));
@@ -122,8 +122,8 @@ impl NoteStore {
     pub(crate) async fn names(&self) -> Result<Vec<String>, RuntimeError> {
         self.work(|store| match store {
             Self::Memory(notes) => Ok(lock(notes).keys().cloned().collect()),
-            Self::Disk(DiskNotes { folder, .. }) => {
-                let files = names_in(folder).map_err(|error| RuntimeError::data(folder, &error))?;
+            Self::Disk(DiskNotes { dir, .. }) => {
+                let files = names_in(dir).map_err(|error| RuntimeError::data(dir, &error))?;
                 let names = files.iter().filter_map(|name| name.strip_suffix(".json"));
                 let mut names: Vec<_> = names.map(str::to_owned).collect();
                 names.sort();
@@ -163,8 +163,8 @@ impl NoteStore {
     fn read(&self, name: &str) -> Result<Option<CleanupNote>, RuntimeError> {
         match self {
             Self::Memory(notes) => Ok(lock(notes).get(name).cloned()),
-            Self::Disk(DiskNotes { folder, .. }) => {
-                let path = note_path(folder, name);
+            Self::Disk(DiskNotes { dir, .. }) => {
+                let path = note_path(dir, name);
                 let read = read(&path);
                 read.map_err(|error| RuntimeError::data(&path, &error))
             }
@@ -189,7 +189,7 @@ impl NoteStore {
             }
             Self::Disk(disk) => {
                 let Some(locked) = disk.lock(deadline).await? else { return Ok(()) };
-                let path = note_path(&disk.folder, name);
+                let path = note_path(&disk.dir, name);
                 let changing = move || {
                     // The lock is held until the change is complete, even if the caller's future is dropped.
                     let _locked = locked;
@@ -205,7 +205,7 @@ impl DiskNotes {
     /// Waits for the lock for changing notes. `None` if no note was ever written. It tries at least once, even after
     /// the deadline.
     async fn lock(&self, deadline: Deadline) -> Result<Option<NotesLock>, RuntimeError> {
-        let path = self.folder.join("lock");
+        let path = self.dir.join("lock");
         let busy = || RuntimeError::DataDirBusy { path: path.clone() };
         let turn = with_deadline(&SystemClock, deadline, Arc::clone(&self.exclusive).lock_owned());
         let turn = turn.await.map_err(|_| busy())?;
@@ -241,17 +241,17 @@ fn change_file(
     }
 }
 
-/// Creates the folder, and syncs it to the disk.
-fn create_folder(folder: &Path) -> io::Result<()> {
-    if folder.is_dir() {
+/// Creates the directory, and syncs it to the disk.
+fn create_dir(dir: &Path) -> io::Result<()> {
+    if dir.is_dir() {
         return Ok(());
     }
-    ensure_dir(folder)?;
-    folder.parent().map_or(Ok(()), sync_dir)
+    ensure_dir(dir)?;
+    dir.parent().map_or(Ok(()), sync_dir)
 }
 
-fn note_path(folder: &Path, name: &str) -> PathBuf {
-    folder.join(format!("{name}.json"))
+fn note_path(dir: &Path, name: &str) -> PathBuf {
+    dir.join(format!("{name}.json"))
 }
 
 /// Tries once to get the lock. It never blocks, because the holder may be paused.
@@ -301,13 +301,13 @@ mod tests {
 
     #[tokio::test]
     async fn a_note_is_changed_as_it_is_and_goes_with_its_last_file() {
-        let folder = tempfile::tempdir().unwrap();
+        let dir = tempfile::tempdir().unwrap();
         for store in
-            [NoteStore::Memory(Arc::default()), NoteStore::on_disk(folder.path().join("remote-cleanup"))]
+            [NoteStore::Memory(Arc::default()), NoteStore::on_disk(dir.path().join("remote-cleanup"))]
         {
             assert!(store.names().await.unwrap().is_empty());
             store.remove_session(SessionId::from_bits(3)).await.unwrap();
-            assert!(!folder.path().join("remote-cleanup").exists(), "who looks makes nothing");
+            assert!(!dir.path().join("remote-cleanup").exists(), "who looks makes nothing");
             let name = store.put(sample_note(1, &["a", "b"])).await.unwrap().unwrap();
             assert_eq!(
                 store.put(sample_note(2, &[])).await.unwrap().map(|name| name.len()),
@@ -330,10 +330,10 @@ mod tests {
 
     #[tokio::test]
     async fn what_cannot_be_understood_is_reported_and_stays() {
-        let folder = tempfile::tempdir().unwrap();
-        let store = NoteStore::on_disk(folder.path().to_owned());
+        let dir = tempfile::tempdir().unwrap();
+        let store = NoteStore::on_disk(dir.path().to_owned());
         let name = store.put(sample_note(1, &["a"])).await.unwrap().unwrap();
-        let path = folder.path().join(format!("{name}.json"));
+        let path = dir.path().join(format!("{name}.json"));
         let later = fs::read_to_string(&path).unwrap().replace("\"format\":1", "\"format\":2");
         for text in ["", "{", "{\"since\":1}", "{\"format\":1,\"whose\":\"acme\"}"] {
             fs::write(&path, text).unwrap();
@@ -364,15 +364,15 @@ mod tests {
         store.put(sample_note(1, &["b"])).await.unwrap();
         assert_eq!(store.get(&name).await.unwrap(), Some(sample_note(1, &["b"])));
         // A draft of a killed process is no note.
-        fs::write(folder.path().join("x.new"), "").unwrap();
+        fs::write(dir.path().join("x.new"), "").unwrap();
         assert_eq!(store.names().await.unwrap(), [name]);
     }
     #[tokio::test(start_paused = true)]
     async fn who_holds_the_lock_and_does_nothing_is_not_waited_for_for_ever() {
-        let folder = tempfile::tempdir().unwrap();
-        let store = NoteStore::on_disk(folder.path().to_owned());
+        let dir = tempfile::tempdir().unwrap();
+        let store = NoteStore::on_disk(dir.path().to_owned());
         let name = store.put(sample_note(1, &["a"])).await.unwrap().unwrap();
-        let held = fs::File::open(folder.path().join("lock")).unwrap();
+        let held = fs::File::open(dir.path().join("lock")).unwrap();
         held.lock().unwrap();
         let now = SystemClock.deadline(Duration::ZERO);
         for error in [

@@ -15,7 +15,7 @@ pub(crate) enum SkillSelection {
     Named(Vec<String>),
 }
 
-/// The name of the catalog that holds the skills of the configured folders.
+/// The name of the catalog that holds the skills of the configured directories.
 pub(crate) const DEFAULT: &str = "default";
 
 /// The key of that catalog.

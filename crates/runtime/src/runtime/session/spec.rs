@@ -127,7 +127,7 @@ impl SessionSpec {
     }
 
     /// Adds skills that are in no catalog, in addition to the selected ones. The session keeps them as they are now, so their
-    /// folders may be removed once the session is open. Their names must differ from those of the other skills.
+    /// directories may be removed once the session is open. Their names must differ from those of the other skills.
     #[must_use]
     pub fn loaded_skills(mut self, skills: impl IntoIterator<Item = Arc<Skill>>) -> Self {
         self.loaded_skills.extend(skills);
@@ -366,10 +366,10 @@ impl SessionSpec {
         self
     }
 
-    /// Works in this folder of the embedder, which is not removed with the session. Only its path is recorded.
+    /// Works in this directory of the embedder, which is not removed with the session. Only its path is recorded.
     #[must_use]
-    pub fn workspace(mut self, folder: impl Into<PathBuf>) -> Self {
-        self.workspace = Some(folder.into());
+    pub fn workspace(mut self, directory: impl Into<PathBuf>) -> Self {
+        self.workspace = Some(directory.into());
         self
     }
 

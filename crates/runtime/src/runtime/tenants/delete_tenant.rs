@@ -7,7 +7,7 @@
 //! - The tenant's live sessions and their sandboxes end.
 //! - Their files at models' services are written to notes (`remote_cleanup`).
 //! - The journal removes the sessions and counters.
-//! - The tenant's folder is removed.
+//! - The tenant's directory is removed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,7 +26,7 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(60);
 
 impl Runtime {
     /// Deletes a tenant with everything it has, for ever: sessions, workspaces, skills and contents, counters and
-    /// spending, its catalogs, and its data folder. Other tenants are not affected.
+    /// spending, its catalogs, and its data directory. Other tenants are not affected.
     ///
     /// - The tenant's live sessions here end first. Meanwhile no caller can open or find sessions of the tenant.
     /// - The deletion continues even if the future is dropped. After a crash the next start completes it.
@@ -35,7 +35,7 @@ impl Runtime {
     /// Files of its sessions at models' services are deleted as for one session ([`Runtime::delete`]), with the
     /// tenant's own models and key. So keep the tenant's policy until nothing remains.
     ///
-    /// Skills that were uploaded from this data folder are deleted, too, if only this tenant has the key
+    /// Skills that were uploaded from this data directory are deleted, too, if only this tenant has the key
     /// ([`TenantPolicy::anthropic`](crate::TenantPolicy::anthropic)). Skills under a shared key stay.
     ///
     /// The tenant's policy belongs to the embedder, and stays; see [`Runtime::reset_tenant`]. If a session is opened
@@ -87,7 +87,7 @@ impl Runtime {
         }
         factory.forget_tenant(tenant).await?;
         let (data_dir, owner) = (Arc::clone(&factory.home), tenant.clone());
-        run_blocking("the removal of a tenant's folder", move || {
+        run_blocking("the removal of a tenant's directory", move || {
             data_dir.remove(&owner)?;
             deletions.end(&owner)
         })

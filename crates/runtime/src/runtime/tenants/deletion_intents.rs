@@ -21,15 +21,15 @@ use crate::runtime::task_set::run_blocking;
 /// The tenants that are being deleted. Clones share it.
 #[derive(Debug, Clone)]
 pub(crate) struct TenantDeletions {
-    folder: PathBuf,
+    dir: PathBuf,
     /// Only one tenant at a time is deleted in this process.
     exclusive: Arc<tokio::sync::Mutex<()>>,
 }
 
 impl TenantDeletions {
-    /// The records in this data folder.
+    /// The records in this data directory.
     pub(crate) fn new(data: &Path) -> Self {
-        Self { folder: data.join("deleting"), exclusive: Arc::default() }
+        Self { dir: data.join("deleting"), exclusive: Arc::default() }
     }
 
     pub(crate) const fn exclusive(&self) -> &Arc<tokio::sync::Mutex<()>> {
@@ -38,7 +38,7 @@ impl TenantDeletions {
 
     /// Fails if the tenant is being deleted. Blocks briefly.
     pub(crate) fn check(&self, tenant: &TenantId) -> Result<(), RuntimeError> {
-        if self.folder.join(tenant.as_str()).exists() {
+        if self.dir.join(tenant.as_str()).exists() {
             return Err(RuntimeError::TenantBeingDeleted { tenant: tenant.clone() });
         }
         Ok(())
@@ -46,24 +46,24 @@ impl TenantDeletions {
 
     /// Writes the intent record of a tenant's deletion. Blocks.
     pub(crate) fn begin(&self, tenant: &TenantId) -> Result<(), RuntimeError> {
-        let path = self.folder.join(tenant.as_str());
-        let written = ensure_dir(&self.folder).and_then(|()| {
+        let path = self.dir.join(tenant.as_str());
+        let written = ensure_dir(&self.dir).and_then(|()| {
             ensure_file(&path)?;
             // The record is on the disk before anything is deleted.
-            sync_dir(&self.folder)
+            sync_dir(&self.dir)
         });
         written.map_err(|error| RuntimeError::data(&path, &error))
     }
 
     /// Removes the intent record after everything of the tenant is deleted. Blocks.
     pub(crate) fn end(&self, tenant: &TenantId) -> Result<(), RuntimeError> {
-        let path = self.folder.join(tenant.as_str());
+        let path = self.dir.join(tenant.as_str());
         ignore_absent(fs::remove_file(&path)).map(drop).map_err(|error| RuntimeError::data(&path, &error))
     }
 
     /// All tenants with a record. Blocks.
     fn all(&self) -> Result<Vec<TenantId>, RuntimeError> {
-        let names = names_in(&self.folder).map_err(|error| RuntimeError::data(&self.folder, &error))?;
+        let names = names_in(&self.dir).map_err(|error| RuntimeError::data(&self.dir, &error))?;
         Ok(names.into_iter().filter_map(|name| TenantId::new(name).ok()).collect())
     }
 }

@@ -1,4 +1,4 @@
-//! Measures the disk usage of a folder.
+//! Measures the disk usage of a directory.
 
 use std::collections::HashSet;
 use std::ffi::CStr;
@@ -11,7 +11,7 @@ use rustix::io::Errno;
 /// The most entries of a scan.
 const MAX_ENTRIES: u64 = 4_000_000;
 
-/// The greatest depth of a scan. A scan has one folder open for each level.
+/// The greatest depth of a scan. A scan has one directory open for each level.
 const MAX_DEPTH: usize = 128;
 
 /// The disk usage of a tenant.
@@ -19,7 +19,7 @@ const MAX_DEPTH: usize = 128;
 pub struct DiskUsage {
     /// Allocated bytes. Hard links are counted once.
     pub bytes: u64,
-    /// Files, folders and links.
+    /// Files, directories and links.
     pub inodes: u64,
 }
 
@@ -40,27 +40,26 @@ pub(super) struct MeasuredUsage {
     pub(super) incomplete_reason: Option<&'static str>,
 }
 
-/// Measures a folder, without following links. Entries that disappear meanwhile are not counted, and do not make the
+/// Measures a directory, without following links. Entries that disappear meanwhile are not counted, and do not make the
 /// result incomplete.
-pub(super) fn measure(folder: &Path) -> MeasuredUsage {
+pub(super) fn measure(dir: &Path) -> MeasuredUsage {
     let mut found = MeasuredUsage::default();
     let mut linked: HashSet<(u64, u64)> = HashSet::new();
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let listed = |folder: OwnedFd| Dir::read_from(&folder).map(|names| (folder, names));
-    let open = |folder: &OwnedFd, name: &CStr| {
-        rustix::fs::openat(folder, name, flags, Mode::empty()).and_then(listed)
-    };
-    let mut open_folders: Vec<(OwnedFd, Dir)> = Vec::new();
-    match rustix::fs::openat(CWD, folder, flags, Mode::empty()).and_then(listed) {
-        Ok(top) => open_folders.push(top),
+    let listed = |dir: OwnedFd| Dir::read_from(&dir).map(|names| (dir, names));
+    let open =
+        |dir: &OwnedFd, name: &CStr| rustix::fs::openat(dir, name, flags, Mode::empty()).and_then(listed);
+    let mut open_dirs: Vec<(OwnedFd, Dir)> = Vec::new();
+    match rustix::fs::openat(CWD, dir, flags, Mode::empty()).and_then(listed) {
+        Ok(top) => open_dirs.push(top),
         Err(error) => found.record_error(error),
     }
-    while let Some((folder, names)) = open_folders.last_mut() {
+    while let Some((dir, names)) = open_dirs.last_mut() {
         let entry = match names.next() {
             Some(Ok(entry)) => entry,
             end => {
                 let _ = end.map(|failed| failed.map_err(|error| found.record_error(error)));
-                open_folders.pop();
+                open_dirs.pop();
                 continue;
             }
         };
@@ -69,31 +68,31 @@ pub(super) fn measure(folder: &Path) -> MeasuredUsage {
             continue;
         }
         if found.usage.inodes >= MAX_ENTRIES {
-            found.incomplete_reason = Some("it has more than 4,000,000 files and folders");
+            found.incomplete_reason = Some("it has more than 4,000,000 files and directories");
             break;
         }
-        let stat = match rustix::fs::statat(&*folder, name, AtFlags::SYMLINK_NOFOLLOW) {
+        let stat = match rustix::fs::statat(&*dir, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => stat,
             Err(error) => {
                 found.record_error(error);
                 continue;
             }
         };
-        let is_folder = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
-        if is_folder || stat.st_nlink < 2 || linked.insert((stat.st_dev, stat.st_ino)) {
+        let is_dir = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
+        if is_dir || stat.st_nlink < 2 || linked.insert((stat.st_dev, stat.st_ino)) {
             found.usage.inodes += 1;
             let blocks = u64::try_from(stat.st_blocks).unwrap_or(0);
             found.usage.bytes = found.usage.bytes.saturating_add(blocks.saturating_mul(512));
         }
-        if !is_folder {
+        if !is_dir {
             continue;
         }
-        if open_folders.len() >= MAX_DEPTH {
-            found.incomplete_reason = Some("its folders are more than 128 deep");
+        if open_dirs.len() >= MAX_DEPTH {
+            found.incomplete_reason = Some("its directories are more than 128 deep");
             continue;
         }
-        match open_folders.last().map(|(folder, _)| open(folder, name)) {
-            Some(Ok(below)) => open_folders.push(below),
+        match open_dirs.last().map(|(dir, _)| open(dir, name)) {
+            Some(Ok(below)) => open_dirs.push(below),
             Some(Err(error)) => found.record_error(error),
             None => {}
         }
@@ -118,7 +117,7 @@ impl MeasuredUsage {
     /// Records that an entry was not measured, unless it disappeared.
     fn record_error(&mut self, error: Errno) {
         if !matches!(error, Errno::NOENT | Errno::NOTDIR | Errno::LOOP) {
-            self.incomplete_reason = Some("some of its folders cannot be read");
+            self.incomplete_reason = Some("some of its directories cannot be read");
         }
     }
 }
@@ -128,28 +127,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_folder_is_measured_without_following_anything() {
+    fn a_directory_is_measured_without_following_anything() {
         let made = tempfile::tempdir().unwrap();
-        let folder = made.path();
-        assert_eq!(measure(folder), MeasuredUsage::default());
-        assert_eq!(measure(&folder.join("none")), MeasuredUsage::default());
-        std::fs::create_dir(folder.join("a")).unwrap();
-        std::fs::write(folder.join("a/file"), vec![1; 100_000]).unwrap();
-        let one = measure(folder);
+        let dir = made.path();
+        assert_eq!(measure(dir), MeasuredUsage::default());
+        assert_eq!(measure(&dir.join("none")), MeasuredUsage::default());
+        std::fs::create_dir(dir.join("a")).unwrap();
+        std::fs::write(dir.join("a/file"), vec![1; 100_000]).unwrap();
+        let one = measure(dir);
         assert_eq!((one.usage.inodes, one.incomplete_reason), (2, None));
         assert!((100_000..200_000).contains(&one.usage.bytes), "{one:?}");
         // A hard link costs nothing, and a symbolic link is not followed.
-        std::fs::hard_link(folder.join("a/file"), folder.join("a/again")).unwrap();
-        assert_eq!(measure(folder), one);
-        std::os::unix::fs::symlink("/usr", folder.join("a/usr")).unwrap();
-        assert_eq!(measure(folder).usage.inodes, 3);
-        // A folder that is too deep makes the result incomplete.
-        let mut deep = folder.to_owned();
+        std::fs::hard_link(dir.join("a/file"), dir.join("a/again")).unwrap();
+        assert_eq!(measure(dir), one);
+        std::os::unix::fs::symlink("/usr", dir.join("a/usr")).unwrap();
+        assert_eq!(measure(dir).usage.inodes, 3);
+        // A directory that is too deep makes the result incomplete.
+        let mut deep = dir.to_owned();
         for _ in 0..2 * MAX_DEPTH {
             deep.push("d");
         }
         std::fs::create_dir_all(&deep).unwrap();
-        let deep = measure(folder);
+        let deep = measure(dir);
         assert_eq!(deep.usage.inodes, 3 + MAX_DEPTH as u64);
         assert!(
             deep.incomplete_reason

@@ -1,4 +1,4 @@
-//! Measures the disk usage of tenants, in their data folders and in the journal. A scan runs on a thread that may
+//! Measures the disk usage of tenants, in their data directories and in the journal. A scan runs on a thread that may
 //! block, and only when a new value is needed. Each tenant has at most one scan at a time.
 //!
 //! A recent value is used at once, and refreshed in the background. The usage is measured again before a quota refuses
@@ -50,7 +50,7 @@ impl DiskUsageCache {
         Self { roots: Arc::new(UsageRoots::new(home)), policies, inner: Arc::default() }
     }
 
-    /// Counts the journal as disk usage from now on. Its large bodies are in this folder.
+    /// Counts the journal as disk usage from now on. Its large bodies are in this directory.
     pub(crate) fn set_journal(&self, tenancy: TenantAccounts, bodies: PathBuf) {
         self.roots.set_journal(tenancy, bodies);
     }
@@ -90,18 +90,18 @@ impl DiskUsageCache {
         try_reserve().map(Some)
     }
 
-    /// Reserves space for a copy of this folder if the tenant's quota allows it. `None` if the tenant has no disk
+    /// Reserves space for a copy of this directory if the tenant's quota allows it. `None` if the tenant has no disk
     /// quota.
     pub(crate) async fn reserve_copy(
         &self,
         tenant: &TenantId,
-        folder: &Path,
+        dir: &Path,
     ) -> Result<Option<ReservationGuard>, RuntimeError> {
         if !self.policies.policy(tenant).limits_disk() {
             return Ok(None);
         }
-        let folder = folder.to_owned();
-        let found = run_blocking("measuring a workspace", move || Ok(measure(&folder))).await?;
+        let dir = dir.to_owned();
+        let found = run_blocking("measuring a workspace", move || Ok(measure(&dir))).await?;
         if let Some(reason) = found.incomplete_reason {
             return Err(RuntimeError::UsageUnknown { tenant: tenant.clone(), reason });
         }

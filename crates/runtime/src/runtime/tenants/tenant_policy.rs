@@ -145,14 +145,14 @@ impl TenantPolicy {
         self
     }
 
-    /// The most bytes on the disk: in the tenant's data folder and in the journal.
+    /// The most bytes on the disk: in the tenant's data directory and in the journal.
     ///
     /// - Above the quota, no session is opened, no sandbox is created, and no call runs or writes anything in existing
     ///   ones. Messages of open sessions are still recorded.
     /// - An artifact, or a copy of a produced file, is refused before it is copied if it would exceed the quota.
     /// - The usage is measured in the background and before a refusal. So a running call may exceed the quota. The
     ///   configuration limits each workspace.
-    /// - A folder that cannot be measured completely counts as full. This is so if it is deeper than 128 levels, if
+    /// - A directory that cannot be measured completely counts as full. This is so if it is deeper than 128 levels, if
     ///   this process cannot read it, or if it has more than 4,000,000 entries.
     /// - A journal in memory does not count. For a journal on the disk, these count: bodies, the names of kinds, and 64
     ///   bytes for each session, event and snapshot. The database's indexes and free pages do not count.
@@ -162,7 +162,7 @@ impl TenantPolicy {
         self
     }
 
-    /// The most files and folders on the disk. Otherwise it works as [`TenantPolicy::disk_bytes`].
+    /// The most files and directories on the disk. Otherwise it works as [`TenantPolicy::disk_bytes`].
     #[must_use]
     pub const fn inodes(mut self, most: u64) -> Self {
         self.inodes = most;

@@ -248,11 +248,11 @@ impl Executor for TenantQuotaExecutor {
 
     fn remove_content<'a>(
         &'a self,
-        folder: ContentDir,
+        dir: ContentDir,
         name: &'a str,
         options: CallOptions,
     ) -> BoxFuture<'a, Result<(), SandboxError>> {
-        self.executor.remove_content(folder, name, options)
+        self.executor.remove_content(dir, name, options)
     }
 }
 

@@ -33,7 +33,7 @@ pub struct TenantUsage {
     pub sandboxes: AdmissionLoad,
     /// Running and waiting model calls.
     pub model_calls: AdmissionLoad,
-    /// The disk usage: the data folder and the journal.
+    /// The disk usage: the data directory and the journal.
     pub disk: DiskUsage,
     /// The spending: tokens and money, in total, today and this month.
     pub spent: Vec<Spent>,
@@ -48,7 +48,7 @@ impl Runtime {
     ///
     /// # Errors
     ///
-    /// If the journal or the tenant's folder cannot be read.
+    /// If the journal or the tenant's directory cannot be read.
     pub async fn tenant(&self, tenant: &TenantId) -> Result<Tenant, RuntimeError> {
         let policies = self.inner.factory.sandboxes.policies();
         let TenantStatus {

@@ -161,11 +161,11 @@ mod tests {
 
     #[tokio::test]
     async fn those_who_ask_while_one_walks_have_the_next_walk_together() {
-        let folder = tempfile::tempdir().unwrap();
+        let dir = tempfile::tempdir().unwrap();
         let usage_entry = TenantUsageEntry::default();
         let scans = |turn| {
             let all =
-                futures_util::future::join_all((0..40).map(|_| usage_entry.scan(folder.path().to_owned())));
+                futures_util::future::join_all((0..40).map(|_| usage_entry.scan(dir.path().to_owned())));
             futures_util::future::join(all, async move { drop(turn) })
         };
         // As if a scan ran.
@@ -177,9 +177,9 @@ mod tests {
 
     #[tokio::test]
     async fn what_is_set_aside_counts_until_a_walk_has_seen_what_became_of_it() {
-        let folder = tempfile::tempdir().unwrap();
+        let dir = tempfile::tempdir().unwrap();
         let usage_entry = Arc::new(TenantUsageEntry::default());
-        let scan = || usage_entry.scan(folder.path().to_owned());
+        let scan = || usage_entry.scan(dir.path().to_owned());
         let some = DiskUsage { bytes: 40, inodes: 1 };
         let sum_with = |expected: u64| {
             usage_entry.reserve(some, |sum| {
@@ -208,7 +208,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_walk_that_began_before_something_was_stored_says_nothing_of_it() {
-        let folder = tempfile::tempdir().unwrap();
+        let dir = tempfile::tempdir().unwrap();
         let usage_entry = Arc::new(TenantUsageEntry::default());
         let turn = usage_entry.scan_lock.lock().await;
         let some = DiskUsage { bytes: 40, inodes: 1 };
@@ -223,7 +223,7 @@ mod tests {
             Ok(())
         });
         drop(counted.unwrap());
-        usage_entry.scan(folder.path().to_owned()).await.unwrap();
+        usage_entry.scan(dir.path().to_owned()).await.unwrap();
         drop(usage_entry.reserve(some, |sum| {
             assert_eq!(sum.bytes, 40);
             Ok(())

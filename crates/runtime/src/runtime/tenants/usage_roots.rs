@@ -1,4 +1,4 @@
-//! The places on the disk to measure for a tenant: its data folder, and its part of the journal.
+//! The places on the disk to measure for a tenant: its data directory, and its part of the journal.
 //!
 //! State: the journal, once it is open.
 
@@ -22,13 +22,13 @@ pub(super) struct UsageRoots {
 /// A journal on the disk.
 struct JournalUsage {
     tenancy: TenantAccounts,
-    /// The folder that has one folder of large bodies for each tenant.
+    /// The directory that has one directory of large bodies for each tenant.
     blobs_dir: PathBuf,
 }
 
 /// The places of one tenant.
 pub(super) struct TenantRoots {
-    folders: Vec<PathBuf>,
+    dirs: Vec<PathBuf>,
     journal: Option<(TenantAccounts, TenantId)>,
 }
 
@@ -37,7 +37,7 @@ impl UsageRoots {
         Self { home, journal: OnceLock::new() }
     }
 
-    /// Counts the journal from now on, with large bodies in this folder.
+    /// Counts the journal from now on, with large bodies in this directory.
     pub(super) fn set_journal(&self, tenancy: TenantAccounts, blobs_dir: PathBuf) {
         // There is one journal, even if it is opened several times.
         let _ = self.journal.set(JournalUsage { tenancy, blobs_dir });
@@ -46,7 +46,7 @@ impl UsageRoots {
     pub(super) fn roots(&self, tenant: &TenantId) -> TenantRoots {
         let mut roots = TenantRoots::from(self.home.tenant_path(tenant));
         if let Some(JournalUsage { tenancy, blobs_dir }) = self.journal.get() {
-            roots.folders.push(blobs_dir.join(tenant.as_str()));
+            roots.dirs.push(blobs_dir.join(tenant.as_str()));
             roots.journal = Some((tenancy.clone(), tenant.clone()));
         }
         roots
@@ -54,17 +54,17 @@ impl UsageRoots {
 }
 
 impl From<PathBuf> for TenantRoots {
-    fn from(folder: PathBuf) -> Self {
-        Self { folders: vec![folder], journal: None }
+    fn from(dir: PathBuf) -> Self {
+        Self { dirs: vec![dir], journal: None }
     }
 }
 
 impl TenantRoots {
     /// Measures these places.
     pub(super) async fn measure(self) -> Result<MeasuredUsage, RuntimeError> {
-        let Self { folders, journal } = self;
+        let Self { dirs, journal } = self;
         let found = run_blocking("measuring what a tenant has on the disk", move || {
-            let found = folders.iter().map(|folder| measure(folder));
+            let found = dirs.iter().map(|dir| measure(dir));
             Ok(found.fold(MeasuredUsage::default(), MeasuredUsage::plus))
         })
         .await?;

@@ -5,25 +5,25 @@ use std::os::unix::net::UnixListener;
 use super::*;
 
 fn open(path: &Path) -> OwnedFd {
-    openat(rustix::fs::CWD, path, FOLDER, Mode::empty()).unwrap()
+    openat(rustix::fs::CWD, path, DIR, Mode::empty()).unwrap()
 }
 
 fn copy(from: &Path, to: &Path) -> Result<(), CopyError> {
     copy_tree(open(from), open(to), CopyBounds::default(), &CancellationToken::new())
 }
 
-/// Two empty folders.
-fn folders() -> (tempfile::TempDir, PathBuf, PathBuf) {
-    let folder = tempfile::tempdir().unwrap();
-    let (from, to) = (folder.path().join("from"), folder.path().join("to"));
+/// Two empty directories.
+fn dirs() -> (tempfile::TempDir, PathBuf, PathBuf) {
+    let dir = tempfile::tempdir().unwrap();
+    let (from, to) = (dir.path().join("from"), dir.path().join("to"));
     fs::create_dir(&from).unwrap();
     fs::create_dir(&to).unwrap();
-    (folder, from, to)
+    (dir, from, to)
 }
 
 #[test]
-fn a_folder_is_copied_with_what_programs_look_at() {
-    let (_folder, from, to) = folders();
+fn a_directory_is_copied_with_what_programs_look_at() {
+    let (_dir, from, to) = dirs();
     fs::create_dir_all(from.join("a/b")).unwrap();
     fs::write(from.join("a/b/run.sh"), "#!/bin/sh\necho hello\n").unwrap();
     fs::set_permissions(from.join("a/b/run.sh"), fs::Permissions::from_mode(0o4755)).unwrap();
@@ -46,18 +46,18 @@ fn a_folder_is_copied_with_what_programs_look_at() {
     // The copy is a copy.
     fs::write(to.join("first"), "changed").unwrap();
     assert_eq!(fs::read_to_string(from.join("first")).unwrap(), "two names");
-    for folder in [&from, &to] {
-        fs::set_permissions(folder.join("a"), fs::Permissions::from_mode(0o755)).unwrap();
+    for dir in [&from, &to] {
+        fs::set_permissions(dir.join("a"), fs::Permissions::from_mode(0o755)).unwrap();
     }
 }
 
 #[test]
 fn links_stay_links_and_lead_nobody_anywhere() {
-    let (folder, from, to) = folders();
-    let outside = folder.path().join("outside");
+    let (dir, from, to) = dirs();
+    let outside = dir.path().join("outside");
     fs::create_dir(&outside).unwrap();
     fs::write(outside.join("secret"), "s3cret").unwrap();
-    symlink(&outside, from.join("folder")).unwrap();
+    symlink(&outside, from.join("directory")).unwrap();
     symlink("../outside/secret", from.join("file")).unwrap();
     symlink("nowhere", from.join("dangling")).unwrap();
     let _socket = UnixListener::bind(from.join("socket")).unwrap();
@@ -65,7 +65,7 @@ fn links_stay_links_and_lead_nobody_anywhere() {
     rustix::fs::mknodat(rustix::fs::CWD, &pipe, FileType::Fifo, Mode::RWXU, 0).unwrap();
     copy(&from, &to).unwrap();
     for (name, target) in
-        [("folder", outside.to_str().unwrap()), ("file", "../outside/secret"), ("dangling", "nowhere")]
+        [("directory", outside.to_str().unwrap()), ("file", "../outside/secret"), ("dangling", "nowhere")]
     {
         assert_eq!(fs::read_link(to.join(name)).unwrap(), Path::new(target));
     }
@@ -74,7 +74,7 @@ fn links_stay_links_and_lead_nobody_anywhere() {
 
 #[test]
 fn holes_stay_holes() {
-    let (_folder, from, to) = folders();
+    let (_dir, from, to) = dirs();
     let sparse = File::create(from.join("sparse")).unwrap();
     sparse.set_len(1 << 40).unwrap();
     sparse.write_all_at(b"in the middle", 1 << 39).unwrap();
@@ -96,19 +96,19 @@ fn holes_stay_holes() {
 }
 
 #[test]
-fn a_folder_beyond_the_bounds_is_refused_with_its_place() {
-    let (_folder, from, to) = folders();
+fn a_directory_beyond_the_bounds_is_refused_with_its_place() {
+    let (_dir, from, to) = dirs();
     fs::create_dir_all(from.join("a/b/c")).unwrap();
     let bounded = |entries, depth| {
-        let (_folder, _, to) = folders();
+        let (_dir, _, to) = dirs();
         let bounds = CopyBounds { entries, depth };
         copy_tree(open(&from), open(&to), bounds, &CancellationToken::new())
     };
     assert!(bounded(3, 3).is_ok());
     let error = bounded(2, 3).unwrap_err();
-    assert_eq!(error.reason, "it has more than 2 files, folders and links");
+    assert_eq!(error.reason, "it has more than 2 files, directories and links");
     let error = bounded(3, 2).unwrap_err();
-    assert_eq!((error.path, error.reason.as_str()), ("a/b/c".into(), "its folders are more than 2 deep"));
+    assert_eq!((error.path, error.reason.as_str()), ("a/b/c".into(), "its directories are more than 2 deep"));
 
     let cancel = CancellationToken::new();
     cancel.cancel();
@@ -118,7 +118,7 @@ fn a_folder_beyond_the_bounds_is_refused_with_its_place() {
 
 #[test]
 fn what_cannot_be_read_is_an_error_that_names_it() {
-    let (_folder, from, to) = folders();
+    let (_dir, from, to) = dirs();
     fs::create_dir(from.join("a")).unwrap();
     fs::write(from.join("a/closed"), "x").unwrap();
     fs::set_permissions(from.join("a/closed"), fs::Permissions::from_mode(0o000)).unwrap();

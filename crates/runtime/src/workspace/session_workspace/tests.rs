@@ -1,4 +1,4 @@
-//! Behaviour of a session's folder.
+//! Behaviour of a session's directory.
 
 use std::os::unix::fs::PermissionsExt as _;
 
@@ -9,19 +9,19 @@ use crate::error::ErrorKind;
 use crate::workspace::ProducedFile;
 
 fn source(name: &str, content: &str) -> (TempDir, PathBuf) {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join(name);
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join(name);
     std::fs::write(&path, content).unwrap();
-    (folder, path)
+    (dir, path)
 }
 
 #[test]
-fn a_temporary_folder_is_private_and_goes_unless_it_is_kept() {
+fn a_temporary_directory_is_private_and_goes_unless_it_is_kept() {
     let gone = SessionWorkspace::temporary().unwrap();
     let path = gone.path().to_owned();
     let around = path.parent().unwrap().to_owned();
-    for folder in [&path, &around] {
-        assert_eq!(std::fs::metadata(folder).unwrap().permissions().mode() & 0o777, 0o700);
+    for dir in [&path, &around] {
+        assert_eq!(std::fs::metadata(dir).unwrap().permissions().mode() & 0o777, 0o700);
     }
     drop(gone);
     assert!(!around.exists());
@@ -37,11 +37,11 @@ fn a_temporary_folder_is_private_and_goes_unless_it_is_kept() {
 }
 
 #[test]
-fn a_folder_of_the_embedders_stays_and_must_be_one() {
-    let folder = tempfile::tempdir().unwrap();
-    drop(SessionWorkspace::existing(folder.path()).unwrap());
-    assert!(folder.path().exists());
-    let missing = SessionWorkspace::existing(&folder.path().join("missing")).unwrap_err();
+fn a_directory_of_the_embedders_stays_and_must_be_one() {
+    let dir = tempfile::tempdir().unwrap();
+    drop(SessionWorkspace::existing(dir.path()).unwrap());
+    assert!(dir.path().exists());
+    let missing = SessionWorkspace::existing(&dir.path().join("missing")).unwrap_err();
     assert_eq!(missing.kind(), ErrorKind::FileNotFound);
     let (_guard, file) = source("a", "");
     assert!(SessionWorkspace::existing(&file).is_err());
@@ -62,12 +62,12 @@ fn inputs_are_copied_and_a_name_is_taken_once() {
 }
 
 #[test]
-fn devices_and_folders_and_links_to_them_are_no_inputs() {
+fn devices_and_directories_and_links_to_them_are_no_inputs() {
     let workspace = SessionWorkspace::temporary().unwrap();
-    let folder = tempfile::tempdir().unwrap();
-    let link = folder.path().join("link");
+    let dir = tempfile::tempdir().unwrap();
+    let link = dir.path().join("link");
     std::os::unix::fs::symlink("/dev/zero", &link).unwrap();
-    for path in [Path::new("/dev/zero"), folder.path(), &link] {
+    for path in [Path::new("/dev/zero"), dir.path(), &link] {
         let error = workspace.add_file(path).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::PermissionDenied, "{}", path.display());
     }
@@ -95,7 +95,7 @@ fn what_is_new_or_changed_is_produced_and_the_rest_is_not() {
 }
 
 #[test]
-fn of_a_folder_that_was_too_large_what_was_not_touched_is_not_produced() {
+fn of_a_directory_that_was_too_large_what_was_not_touched_is_not_produced() {
     let workspace = SessionWorkspace::temporary().unwrap();
     let path = |name: &str| workspace.path().join(name);
     for name in 0..20 {
@@ -117,34 +117,34 @@ fn of_a_folder_that_was_too_large_what_was_not_touched_is_not_produced() {
     panic!("what was changed is not listed");
 }
 
-/// What commands may make of their folder leads the host nowhere, and its size bounds the look.
+/// What commands may make of their directory leads the host nowhere, and its size bounds the look.
 #[test]
 fn links_and_depth_lead_nowhere() {
     let workspace = SessionWorkspace::temporary().unwrap();
     let (outside, _) = source("secret", "x");
-    std::os::unix::fs::symlink(outside.path(), workspace.path().join("folder")).unwrap();
+    std::os::unix::fs::symlink(outside.path(), workspace.path().join("directory")).unwrap();
     std::os::unix::fs::symlink(outside.path().join("secret"), workspace.path().join("file")).unwrap();
     std::os::unix::fs::symlink(".", workspace.path().join("circle")).unwrap();
     let before = WorkspaceSnapshot::default();
     assert_eq!(workspace.produced_since(&before), ProducedFiles { files: Vec::new(), complete: true });
 
-    let mut folder = rustix::fs::open(workspace.path(), OFlags::DIRECTORY, Mode::empty()).unwrap();
+    let mut dir = rustix::fs::open(workspace.path(), OFlags::DIRECTORY, Mode::empty()).unwrap();
     for _ in 0..2_000 {
-        rustix::fs::mkdirat(&folder, "deeper", Mode::RWXU).unwrap();
-        folder = rustix::fs::openat(&folder, "deeper", OFlags::DIRECTORY, Mode::empty()).unwrap();
+        rustix::fs::mkdirat(&dir, "deeper", Mode::RWXU).unwrap();
+        dir = rustix::fs::openat(&dir, "deeper", OFlags::DIRECTORY, Mode::empty()).unwrap();
     }
-    drop(rustix::fs::openat(&folder, "file", OFlags::CREATE, Mode::RUSR).unwrap());
+    drop(rustix::fs::openat(&dir, "file", OFlags::CREATE, Mode::RUSR).unwrap());
     let produced = workspace.produced_since(&before);
     assert_eq!((produced.files.len(), produced.complete), (0, false));
-    // A root that is a link is no folder of a session.
+    // A root that is a link is no directory of a session.
     let link = outside.path().join("link");
     std::os::unix::fs::symlink(workspace.path(), &link).unwrap();
     assert_eq!(WorkspaceSnapshot::new(&link).produced_since(&before).files.len(), 0);
 }
 
-/// Whatever is in it: folders without permissions, and deeper than any path can tell.
+/// Whatever is in it: directories without permissions, and deeper than any path can tell.
 #[test]
-fn a_temporary_folder_goes_whatever_is_in_it() {
+fn a_temporary_directory_goes_whatever_is_in_it() {
     let data = tempfile::tempdir().unwrap();
     let data = DataDir::open(data.path()).unwrap();
     let workspace = SessionWorkspace::private(&data).unwrap();
@@ -161,8 +161,8 @@ fn a_temporary_folder_goes_whatever_is_in_it() {
 
 #[test]
 fn a_real_path_leads_through_no_link() {
-    let folder = tempfile::tempdir().unwrap();
-    let top = folder.path().canonicalize().unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let top = dir.path().canonicalize().unwrap();
     std::fs::create_dir_all(top.join("real/inner")).unwrap();
     std::os::unix::fs::symlink("real", top.join("link")).unwrap();
     std::fs::write(top.join("file"), "").unwrap();

@@ -1,4 +1,4 @@
-//! There and back, between a folder and a sandbox of this machine that does not know it.
+//! There and back, between a directory and a sandbox of this machine that does not know it.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
@@ -11,7 +11,7 @@ use conjure_base::{Clock as _, SystemClock};
 use super::*;
 use crate::{Command, ExecutionContext, Executor as _, Local, Sandbox};
 
-/// A sandbox, its folder, and the host's.
+/// A sandbox, its directory, and the host's.
 struct Fixture {
     sandbox: Sandbox,
     inside: tempfile::TempDir,
@@ -29,12 +29,12 @@ impl Fixture {
         let (inside, host) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let host_variables = std::env::vars_os();
         let local = Local::without_isolation(host_variables);
-        let context = |folder: &Path| ExecutionContext::new(folder);
-        let open = |folder: ExecutionContext| {
+        let context = |dir: &Path| ExecutionContext::new(dir);
+        let open = |dir: ExecutionContext| {
             let local = &local;
             async move {
                 let deadline = SystemClock.deadline(Duration::from_secs(60));
-                Sandbox::open(local, &folder, Arc::new(SystemClock), deadline).await.unwrap()
+                Sandbox::open(local, &dir, Arc::new(SystemClock), deadline).await.unwrap()
             }
         };
         let making = open(context(host.path())).await;
@@ -115,7 +115,7 @@ async fn one_that_cannot_come_holds_up_no_other() {
 }
 
 #[tokio::test]
-async fn permissions_and_empty_folders_travel_both_ways() {
+async fn permissions_and_empty_directories_travel_both_ways() {
     let fixture = Fixture::new(
         "mkdir -p empty/deep own/in; chmod 750 own; echo x > own/in/f; echo y > run; chmod 755 run",
     )

@@ -112,8 +112,8 @@ impl PlanInputs<'_> {
             mounts.iter().find(|mount| self.exposes_engine_socket(Path::new(&mount.source)))
         {
             return Err(path_not_allowed(format!(
-                "the folder `{}` holds the socket of a container engine, and whoever reaches that is root on the host; choose another \
-                 folder",
+                "the directory `{}` holds the socket of a container engine, and whoever reaches that is root on the host; choose another \
+                 directory",
                 exposed.source
             )));
         }
@@ -213,7 +213,7 @@ impl PlanInputs<'_> {
             if self.address.is_local() { "maps users (`userns-remap`)" } else { "is on another machine" };
         let refused = |what: &str, path: &Path, instead: &str| {
             Err(path_not_allowed(format!(
-                "the {what} `{}` cannot be given to containers of `{}`: the engine {engine}, so no folder is shared with it; \
+                "the {what} `{}` cannot be given to containers of `{}`: the engine {engine}, so no directory is shared with it; \
                  {instead}",
                 path.display(),
                 self.address
@@ -228,7 +228,7 @@ impl PlanInputs<'_> {
         let is_content = |target: &Path| ContentDir::ALL.iter().any(|dir| target.starts_with(dir.path()));
         if let Some(shared) = self.context.read_only.iter().find(|shared| !is_content(&shared.target)) {
             return refused(
-                "read-only folder",
+                "read-only directory",
                 &shared.host,
                 "have it at `/mnt/skills/NAME` or `/artifacts/NAME`, where a copy of it is taken",
             );
@@ -247,7 +247,7 @@ impl PlanInputs<'_> {
         sandbox_dir: &SandboxDir,
         user: &ContainerUser,
     ) -> Result<Vec<BindMount>, SandboxError> {
-        let failed = |error| unavailable("the contents of a sandbox's folder cannot be created", error);
+        let failed = |error| unavailable("the contents of a sandbox's directory cannot be created", error);
         let fixed = |source: &Path, target: &str| {
             Ok::<_, SandboxError>(BindMount {
                 source: utf8_path(source)?,
@@ -359,7 +359,7 @@ fn check_read_only(mounts: &[BindMount]) -> Result<(), SandboxError> {
         with(Access::ReadOnly).flat_map(|fixed| with(Access::ReadWrite).map(move |open| (fixed, open)))
     {
         let (fixed, open) = (Path::new(&fixed.source), Path::new(&open.source));
-        SourceMode::BindMounted.check(fixed, fixed, open, "folder", open)?;
+        SourceMode::BindMounted.check(fixed, fixed, open, "directory", open)?;
     }
     Ok(())
 }

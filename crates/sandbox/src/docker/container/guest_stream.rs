@@ -71,9 +71,9 @@ impl GuestListener {
     /// Listens in this directory, which the container has as [`OUTPUT`].
     pub(crate) fn listen(output: &Path) -> io::Result<Self> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let folder = rustix::fs::openat(CWD, output, flags, Mode::empty())?;
+        let dir = rustix::fs::openat(CWD, output, flags, Mode::empty())?;
         // The path of the directory may be longer than a socket address permits.
-        let short = PathBuf::from(format!("/proc/self/fd/{}/{NAME}", folder.as_raw_fd()));
+        let short = PathBuf::from(format!("/proc/self/fd/{}/{NAME}", dir.as_raw_fd()));
         let listener = UnixListener::bind(&short)?;
         let listener = Self { listener, path: output.join(NAME) };
         // The user in the container is not always known. Other users on the host cannot enter the directory around
@@ -140,9 +140,9 @@ mod tests {
 
     #[tokio::test]
     async fn who_comes_first_is_heard_and_nobody_can_come_after() {
-        let folder = tempfile::tempdir().unwrap();
+        let dir = tempfile::tempdir().unwrap();
         // Longer than the path of a socket may be.
-        let output = folder.path().join("x".repeat(200));
+        let output = dir.path().join("x".repeat(200));
         fs::create_dir(&output).unwrap();
         let listener = GuestListener::listen(&output).unwrap();
         let open = fs::File::open(&output).unwrap();
@@ -165,8 +165,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_guest_that_cannot_come_is_heard_through_the_engine() {
-        let folder = tempfile::tempdir().unwrap();
-        let listener = GuestListener::listen(folder.path()).unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let listener = GuestListener::listen(dir.path()).unwrap();
         let output = engine_passes_on(&[CONNECT_FAILED, b'o', b'n']);
         let (input, mut guest) = tokio::io::duplex(16);
         let mut streams = listener.accept_guest(output, Box::new(input)).await.unwrap();
@@ -176,13 +176,13 @@ mod tests {
         streams.writer.write_all(b"in").await.unwrap();
         guest.read_exact(&mut into).await.unwrap();
         assert_eq!((&out, &into), (b"on", b"in"));
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
     }
 
     #[tokio::test]
     async fn what_no_guest_says_is_no_guest() {
-        let folder = tempfile::tempdir().unwrap();
-        let listener = GuestListener::listen(folder.path()).unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let listener = GuestListener::listen(dir.path()).unwrap();
         let met = listener.accept_guest(engine_passes_on(b"hello"), Box::new(tokio::io::sink())).await;
         assert_eq!(met.err().map(|error| error.kind()), Some(io::ErrorKind::InvalidData));
     }

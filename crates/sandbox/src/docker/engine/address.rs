@@ -43,12 +43,12 @@ impl EngineAddress {
     ///
     /// # Errors
     /// When the address is malformed. The message lists the supported forms.
-    pub fn candidates(docker_host: Option<&str>, runtime_folder: Option<&Path>) -> Result<Vec<Self>, String> {
+    pub fn candidates(docker_host: Option<&str>, runtime_dir: Option<&Path>) -> Result<Vec<Self>, String> {
         if let Some(host) = docker_host.filter(|host| !host.is_empty()) {
             return Ok(vec![host.parse()?]);
         }
         let usual = USUAL.map(PathBuf::from);
-        let rootless = runtime_folder.into_iter().flat_map(|folder| ROOTLESS.map(|name| folder.join(name)));
+        let rootless = runtime_dir.into_iter().flat_map(|dir| ROOTLESS.map(|name| dir.join(name)));
         let [docker, podman] = usual;
         Ok([docker].into_iter().chain(rootless).chain([podman]).map(Self::Unix).collect())
     }
@@ -178,8 +178,8 @@ mod tests {
 
     #[test]
     fn nobody_waits_long_for_an_engine_that_is_silent() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("socket");
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("socket");
         let _silent = std::os::unix::net::UnixListener::bind(&path).unwrap();
         let address = EngineAddress::Unix(path);
         let error = address.ask_blocking("GET /_ping", Duration::from_millis(10)).unwrap_err();
@@ -188,8 +188,8 @@ mod tests {
 
     #[test]
     fn nobody_waits_for_an_engine_that_accepts_no_more_connections() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("socket");
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("socket");
         let socket = rustix::net::socket(AddressFamily::UNIX, SocketType::STREAM, None).unwrap();
         rustix::net::bind(&socket, &SocketAddrUnix::new(&path).unwrap()).unwrap();
         rustix::net::listen(&socket, 1).unwrap();

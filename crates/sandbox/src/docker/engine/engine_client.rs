@@ -362,7 +362,7 @@ mod tests {
     async fn an_engine_that_does_not_wait_for_a_container_is_not_asked_without_a_pause() {
         let asked = Arc::new(AtomicUsize::new(0));
         let counter = Arc::clone(&asked);
-        let (engine, _folder) = scripted(move |request| {
+        let (engine, _dir) = scripted(move |request| {
             counter.fetch_add(1, Ordering::Relaxed);
             let has_ended = counter.load(Ordering::Relaxed) > 8;
             FakeReply::Answer(match request.contains("/wait") {

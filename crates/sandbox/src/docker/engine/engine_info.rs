@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn folders_are_shared_where_they_are_the_engines_and_users_are_the_same() {
+    fn directories_are_shared_where_they_are_the_engines_and_users_are_the_same() {
         let mut info = info(docker("25.0.3")).unwrap();
         let (here, there) =
             (EngineAddress::Unix("/run/engine".into()), EngineAddress::Tcp("there:2375".to_owned()));

@@ -94,7 +94,7 @@ fn refused(doing: &str, status: u16, message: &str) -> SandboxError {
                     `CONJURE_GUEST` naming one that fits";
         (SandboxErrorKind::Unavailable, hint)
     } else if lower.contains("permission denied") && lower.contains("exec") {
-        let hint = "; the folder for the host's data may lie on a file system that runs no programs (`noexec`): \
+        let hint = "; the directory for the host's data may lie on a file system that runs no programs (`noexec`): \
                     choose another one";
         (SandboxErrorKind::Unavailable, hint)
     } else if status >= 500 && lower.contains("resource temporarily unavailable") {

@@ -56,8 +56,8 @@ async fn start(
     version: FakeEngineKind,
     reply: impl Fn(&str) -> FakeReply + Send + Sync + 'static,
 ) -> (EngineClient, TempDir) {
-    let folder = tempfile::tempdir().unwrap();
-    let socket = folder.path().join("socket");
+    let dir = tempfile::tempdir().unwrap();
+    let socket = dir.path().join("socket");
     let listener = UnixListener::bind(&socket).unwrap();
     let reply = Arc::new(reply);
     std::thread::spawn(move || {
@@ -67,7 +67,7 @@ async fn start(
         }
     });
     let engine = EngineClient::find(&[EngineAddress::Unix(socket)]).await.unwrap();
-    (engine, folder)
+    (engine, dir)
 }
 
 fn serve(mut stream: &UnixStream, version: FakeEngineKind, reply: impl Fn(&str) -> FakeReply) {

@@ -109,7 +109,7 @@ mod tests {
 
     #[tokio::test]
     async fn podman_is_asked_for_what_its_database_has() {
-        let (engine, _folder) = scripted_podman(|request| match request {
+        let (engine, _dir) = scripted_podman(|request| match request {
             it if it.contains(
                 "/libpod/containers/json?all=true&filters=%7B%22label%22:%5B%22b%3Dc%22%5D%7D ",
             ) =>
@@ -125,7 +125,7 @@ mod tests {
 
     #[tokio::test]
     async fn who_lets_only_the_questions_of_docker_through_is_asked_these() {
-        let (engine, _folder) = scripted_podman(|request| match request {
+        let (engine, _dir) = scripted_podman(|request| match request {
             it if it.contains("/libpod/") => FakeReply::Refusal(403, "forbidden"),
             _ => FakeReply::Answer(DOCKERS.to_owned()),
         })
@@ -136,13 +136,13 @@ mod tests {
     #[tokio::test]
     async fn a_list_that_a_container_leaves_is_asked_for_again() {
         let replies = Mutex::new(vec![FakeReply::Answer(DOCKERS.to_owned()), HALF, HALF]);
-        let (engine, _folder) = scripted(move |_| replies.lock().unwrap().pop().unwrap_or(HALF)).await;
+        let (engine, _dir) = scripted(move |_| replies.lock().unwrap().pop().unwrap_or(HALF)).await;
         assert_eq!(engine.list_by_label("b=c").await.unwrap(), [found("1", "a", &[("b", "c")])]);
     }
 
     #[tokio::test]
     async fn what_an_engine_does_not_list_is_told_in_its_words() {
-        let (engine, _folder) = scripted_podman(|_| FakeReply::Refusal(500, "the disk is gone")).await;
+        let (engine, _dir) = scripted_podman(|_| FakeReply::Refusal(500, "the disk is gone")).await;
         let error = engine.list_by_label("b=c").await.unwrap_err();
         assert!(error.to_string().contains("does not list containers: the disk is gone"), "{error}");
     }

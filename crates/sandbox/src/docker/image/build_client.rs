@@ -366,8 +366,8 @@ mod tests {
 
     /// The requests to an engine that has an image with these names: method and path of each.
     async fn asked_to_discard(names: &str) -> Vec<String> {
-        let folder = tempfile::tempdir().unwrap();
-        let socket = folder.path().join("engine");
+        let dir = tempfile::tempdir().unwrap();
+        let socket = dir.path().join("engine");
         let listener = UnixListener::bind(&socket).unwrap();
         let body = format!(r#"{{"Id":"sha256:1","RepoTags":{names}}}"#);
         let asked = Arc::new(Mutex::new(Vec::new()));

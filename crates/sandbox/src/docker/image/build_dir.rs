@@ -16,7 +16,7 @@ use super::error::ImageError;
 /// The directory of one build.
 #[derive(Debug)]
 pub(super) struct BuildDir {
-    folder: TempDir,
+    dir: TempDir,
     number: String,
     cleanup_threads: Mutex<Vec<JoinHandle<()>>>,
 }
@@ -26,20 +26,19 @@ impl BuildDir {
     pub(super) fn make(within: Option<&Path>) -> Result<Arc<Self>, ImageError> {
         let mut builder = tempfile::Builder::new();
         builder.prefix("conjure-image-");
-        let folder = within.map_or_else(|| builder.tempdir(), |folder| builder.tempdir_in(folder));
-        let folder = folder.map_err(|error| ImageError::io("make a temporary folder", &error))?;
+        let dir = within.map_or_else(|| builder.tempdir(), |dir| builder.tempdir_in(dir));
+        let dir = dir.map_err(|error| ImageError::io("make a temporary directory", &error))?;
         // If `mmdebstrap` does not run as root, its programs use the directory as another user.
-        std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755))
-            .map_err(|error| ImageError::io("open the temporary folder to programs", &error))?;
-        let unique =
-            format!("{} {} {:?}", folder.path().display(), std::process::id(), SystemClock.timestamp());
+        std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o755))
+            .map_err(|error| ImageError::io("open the temporary directory to programs", &error))?;
+        let unique = format!("{} {} {:?}", dir.path().display(), std::process::id(), SystemClock.timestamp());
         let mut number = Digest::of_bytes(unique.as_bytes()).to_hex();
         number.truncate(24);
-        Ok(Arc::new(Self { folder, number, cleanup_threads: Mutex::default() }))
+        Ok(Arc::new(Self { dir, number, cleanup_threads: Mutex::default() }))
     }
 
     pub(super) fn path(&self) -> &Path {
-        self.folder.path()
+        self.dir.path()
     }
 
     /// The unique number of the build.
@@ -49,7 +48,7 @@ impl BuildDir {
 
     pub(super) fn write(&self, name: &str, text: &str) -> Result<(), ImageError> {
         std::fs::write(self.path().join(name), text)
-            .map_err(|error| ImageError::io("write to the temporary folder", &error))
+            .map_err(|error| ImageError::io("write to the temporary directory", &error))
     }
 
     /// Runs cleanup work on a thread. The directory stays until the work has ended.

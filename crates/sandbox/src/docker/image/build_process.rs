@@ -45,11 +45,11 @@ impl HostProgram {
     ) -> Result<Self, ImageError> {
         let path =
             environment.iter().rev().find(|(name, _)| name == "PATH").map(|(_, value)| value.as_os_str());
-        let folders = std::env::split_paths(path.unwrap_or(OsStr::new("/usr/local/bin:/usr/bin:/bin")));
+        let dirs = std::env::split_paths(path.unwrap_or(OsStr::new("/usr/local/bin:/usr/bin:/bin")));
         let is_program = |path: &PathBuf| {
             path.metadata().is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 != 0)
         };
-        let found = folders.map(|folder| folder.join(name)).find(is_program);
+        let found = dirs.map(|dir| dir.join(name)).find(is_program);
         found.map(|path| Self { name, path }).ok_or_else(|| {
             ImageError::new(ImageErrorKind::MissingProgram, format!("`{name}` is not on this machine"))
                 .with_hint(format!("install it: `apt-get install {package}`"))

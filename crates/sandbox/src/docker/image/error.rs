@@ -83,7 +83,7 @@ impl ImageError {
 
 /// The hint for a full disk of this machine.
 pub(super) const ROOM_HERE: &str =
-    "make room in the folder for temporary files; TMPDIR names another one, which needs some 3 GB";
+    "make room in the directory for temporary files; TMPDIR names another one, which needs some 3 GB";
 
 /// The hint for a full disk of the engine.
 pub(super) const ROOM_THERE: &str =

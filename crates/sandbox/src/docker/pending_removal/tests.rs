@@ -13,7 +13,7 @@ fn all_that_a_runtime_leaves_waits_together_for_an_engine_that_hangs() {
     let asked = Arc::new(AtomicU64::new(0));
     let counter = Arc::clone(&asked);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let (engine, _folder) = runtime.block_on(scripted(move |_| {
+    let (engine, _dir) = runtime.block_on(scripted(move |_| {
         counter.fetch_add(1, Ordering::Relaxed);
         FakeReply::Silence
     }));
@@ -36,7 +36,7 @@ fn an_engine_that_is_slow_or_refuses_is_asked_again() {
     let asked = Arc::new(Mutex::new(Vec::new()));
     let seen = Arc::clone(&asked);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let (engine, _folder) = runtime.block_on(scripted(move |request| {
+    let (engine, _dir) = runtime.block_on(scripted(move |request| {
         let mut seen = seen.lock().unwrap();
         seen.push(request.split(' ').next().unwrap().to_owned());
         match seen.len() {
@@ -59,7 +59,7 @@ fn an_engine_that_refuses_one_is_asked_for_the_others() {
     let asked = Arc::new(Mutex::new(Vec::new()));
     let seen = Arc::clone(&asked);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let (engine, _folder) = runtime.block_on(scripted(move |request| {
+    let (engine, _dir) = runtime.block_on(scripted(move |request| {
         let name = request.split(['/', '?']).nth(2).unwrap().to_owned();
         let mut seen = seen.lock().unwrap();
         let first = seen.first().cloned();
@@ -90,7 +90,7 @@ fn each_is_asked_for_once_when_the_time_is_over() {
     let asked = Arc::new(AtomicU64::new(0));
     let counter = Arc::clone(&asked);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let (engine, _folder) = runtime.block_on(scripted(move |_| {
+    let (engine, _dir) = runtime.block_on(scripted(move |_| {
         counter.fetch_add(1, Ordering::Relaxed);
         FakeReply::Refusal(500, "no")
     }));
@@ -107,7 +107,7 @@ fn what_an_engine_refuses_for_good_is_not_asked_for_again() {
     let asked = Arc::new(AtomicU64::new(0));
     let counter = Arc::clone(&asked);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let (engine, _folder) = runtime.block_on(scripted(move |_| {
+    let (engine, _dir) = runtime.block_on(scripted(move |_| {
         counter.fetch_add(1, Ordering::Relaxed);
         FakeReply::Refusal(403, "not you")
     }));
@@ -123,7 +123,7 @@ fn what_an_engine_refuses_for_good_is_not_asked_for_again() {
 async fn what_an_engine_refuses_to_remove_for_a_moment_is_waited_for() {
     let asked = Arc::new(AtomicU64::new(0));
     let counter = Arc::clone(&asked);
-    let (engine, _folder) = scripted(move |_| match counter.fetch_add(1, Ordering::Relaxed) {
+    let (engine, _dir) = scripted(move |_| match counter.fetch_add(1, Ordering::Relaxed) {
         0 | 1 => FakeReply::Refusal(500, "device or resource busy"),
         _ => FakeReply::Answer("{}".to_owned()),
     })
@@ -138,7 +138,7 @@ fn an_engine_that_answers_is_asked_for_all() {
     let asked = Arc::new(AtomicU64::new(0));
     let counter = Arc::clone(&asked);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let (engine, _folder) = runtime.block_on(scripted(move |_| {
+    let (engine, _dir) = runtime.block_on(scripted(move |_| {
         counter.fetch_add(1, Ordering::Relaxed);
         FakeReply::Answer("{}".to_owned())
     }));
@@ -157,7 +157,7 @@ fn what_is_being_made_is_left_alone_until_it_is_shown() {
         let seen = Arc::clone(&asked);
         let shown = Mutex::new(Some(shown));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        let (engine, _folder) = runtime.block_on(scripted(move |request| {
+        let (engine, _dir) = runtime.block_on(scripted(move |request| {
             let method = request.split(' ').next().unwrap().to_owned();
             let looks = {
                 let mut seen = seen.lock().unwrap();

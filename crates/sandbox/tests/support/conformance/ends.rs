@@ -181,23 +181,23 @@ pub(crate) async fn a_killed_guest_loses_the_call_and_all_later_ones_and_leaves_
 
 /// The host is killed. This test starts itself as a host of its own, and kills that in a call.
 pub(crate) async fn a_killed_host_leaves_nothing(kind: &dyn Kind, test: &str) {
-    if let Some(folder) = test_parameters() {
+    if let Some(dir) = test_parameters() {
         let own_workspace = kind.workspace();
         let context = match &own_workspace {
-            Workspace::Folder(_) => ExecutionContext::new(Path::new(&folder).join("workspace")),
+            Workspace::Dir(_) => ExecutionContext::new(Path::new(&dir).join("workspace")),
             Workspace::Private(own_workspace) => ExecutionContext::new(own_workspace.path()),
         };
         let sandbox = Fixture::open(kind, &context).await.unwrap();
-        let script = format!("echo kept > file; setsid bash -c 'exec -a {folder} sleep 1000' & wait");
+        let script = format!("echo kept > file; setsid bash -c 'exec -a {dir} sleep 1000' & wait");
         panic!("it ended before its host: {:?}", sandbox.run(Command::bash(&script), options()).await);
     }
-    let folder = tempfile::tempdir().unwrap();
-    let (workspace, temporary) = (folder.path().join("workspace"), folder.path().join("tmp"));
+    let dir = tempfile::tempdir().unwrap();
+    let (workspace, temporary) = (dir.path().join("workspace"), dir.path().join("tmp"));
     fs::create_dir(&workspace).unwrap();
     fs::create_dir(&temporary).unwrap();
-    let mark = folder.path().to_str().unwrap();
+    let mark = dir.path().to_str().unwrap();
     let mut host = rerun(&[], test, mark);
-    // A killed host cannot remove its folders: they lie in ours.
+    // A killed host cannot remove its directories: they lie in ours.
     let host = host.env("TMPDIR", &temporary).stdout(Stdio::null()).stderr(Stdio::null());
     let mut host = KillOnDrop(host.spawn().unwrap());
     let name = format!("{mark} 1000");
@@ -213,7 +213,7 @@ pub(crate) async fn a_killed_host_leaves_nothing(kind: &dyn Kind, test: &str) {
     // The next host continues in the same workspace, and finds nothing else.
     let own_workspace = kind.workspace();
     let (workspace, expected) = match &own_workspace {
-        Workspace::Folder(_) => (workspace.as_path(), "kept\n"),
+        Workspace::Dir(_) => (workspace.as_path(), "kept\n"),
         // Of one that was not brought back, nothing is there.
         Workspace::Private(own_workspace) => (own_workspace.path(), ""),
     };

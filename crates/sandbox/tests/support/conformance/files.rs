@@ -5,8 +5,8 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use std::path::Path;
 
 use conjure_sandbox::{
-    CommandEnd, EntryKind, ExecutionContext, Executor, LineRange, SandboxError, SandboxErrorKind,
-    SharedFolder, View,
+    CommandEnd, EntryKind, ExecutionContext, Executor, LineRange, SandboxError, SandboxErrorKind, SharedDir,
+    View,
 };
 
 use crate::support::{Fixture, Kind, bash, options};
@@ -41,19 +41,19 @@ pub(crate) async fn files_are_made_changed_shown_and_listed(kind: &dyn Kind) {
         ("deep/er/notes.txt", EntryKind::File),
     ];
     assert_eq!(paths, expected);
-    let folder = sandbox.view(".", None, 1000, options()).await.unwrap();
-    assert!(matches!(folder, View::Directory(listing) if listing.entries.len() == 2));
+    let dir = sandbox.view(".", None, 1000, options()).await.unwrap();
+    assert!(matches!(dir, View::Directory(listing) if listing.entries.len() == 2));
     let missing = sandbox.read("nothing", options()).await.map(|_| ()).unwrap_err();
     assert_eq!(missing.kind(), SandboxErrorKind::NotFound);
     let device = sandbox.read("/dev/zero", options()).await.map(|_| ()).unwrap_err();
     assert_eq!(device.kind(), SandboxErrorKind::PathNotAllowed);
 }
 
-pub(crate) async fn read_only_folders_are_read_only_and_allowed_ones_are_not(kind: &dyn Kind) {
+pub(crate) async fn read_only_directories_are_read_only_and_allowed_ones_are_not(kind: &dyn Kind) {
     let (skill, extra) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     fs::write(skill.path().join("SKILL.md"), "hello").unwrap();
     let fixture = Fixture::with(kind, |context| {
-        context.read_only.push(SharedFolder::new(skill.path(), "/mnt/skills/hello"));
+        context.read_only.push(SharedDir::new(skill.path(), "/mnt/skills/hello"));
         context.allowed_paths.push(extra.path().to_owned());
     })
     .await;
@@ -68,9 +68,9 @@ pub(crate) async fn read_only_folders_are_read_only_and_allowed_ones_are_not(kin
     assert_eq!(fs::read(extra).unwrap(), b"x");
 }
 
-pub(crate) async fn skills_and_allowed_folders_are_where_they_should_be(kind: &dyn Kind) {
-    let folders = tempfile::tempdir().unwrap();
-    let (skill, data) = (folders.path().join("pdf"), folders.path().join("data"));
+pub(crate) async fn skills_and_allowed_directories_are_where_they_should_be(kind: &dyn Kind) {
+    let dirs = tempfile::tempdir().unwrap();
+    let (skill, data) = (dirs.path().join("pdf"), dirs.path().join("data"));
     fs::create_dir_all(skill.join("scripts")).unwrap();
     fs::create_dir(&data).unwrap();
     fs::write(skill.join("SKILL.md"), "# PDF").unwrap();
@@ -79,7 +79,7 @@ pub(crate) async fn skills_and_allowed_folders_are_where_they_should_be(kind: &d
     fs::set_permissions(skill.join("SKILL.md"), fs::Permissions::from_mode(0o600)).unwrap();
     fs::set_permissions(skill.join("scripts/run.sh"), fs::Permissions::from_mode(0o700)).unwrap();
     let fixture = Fixture::with(kind, |context| {
-        context.read_only.push(SharedFolder::new(&skill, "/mnt/skills/pdf"));
+        context.read_only.push(SharedDir::new(&skill, "/mnt/skills/pdf"));
         context.allowed_paths.push(data.clone());
     })
     .await;
@@ -145,16 +145,16 @@ async fn refused(kind: &dyn Kind, context: &ExecutionContext) -> SandboxError {
 }
 
 pub(crate) async fn contexts_that_make_no_sense_are_refused(kind: &dyn Kind) {
-    let folder = tempfile::tempdir().unwrap();
-    let (file, missing) = (folder.path().join("file"), folder.path().join("missing"));
+    let dir = tempfile::tempdir().unwrap();
+    let (file, missing) = (dir.path().join("file"), dir.path().join("missing"));
     fs::write(&file, "").unwrap();
-    let workspace = folder.path().join("workspace");
+    let workspace = dir.path().join("workspace");
     fs::create_dir(&workspace).unwrap();
     for (path, expected) in [(&missing, SandboxErrorKind::NotFound), (&file, SandboxErrorKind::WrongFileType)]
     {
         let error = refused(kind, &ExecutionContext::new(path)).await;
         assert!(error.kind() == expected && error.to_string().contains(path.to_str().unwrap()), "{error:?}");
-        let read_only = vec![SharedFolder::new(path, "/mnt/skills/it")];
+        let read_only = vec![SharedDir::new(path, "/mnt/skills/it")];
         let error = refused(kind, &ExecutionContext { read_only, ..ExecutionContext::new(&workspace) }).await;
         assert!(error.kind() == expected && error.to_string().contains(path.to_str().unwrap()), "{error:?}");
     }
@@ -164,7 +164,7 @@ pub(crate) async fn contexts_that_make_no_sense_are_refused(kind: &dyn Kind) {
     let environment = [("A=B".to_owned(), String::new())].into();
     let error = refused(kind, &ExecutionContext { environment, ..ExecutionContext::new(&workspace) }).await;
     assert_eq!(error.kind(), SandboxErrorKind::BadRequest, "{error}");
-    let read_only = ["/usr/bin", "/usr/lib"].map(|host| SharedFolder::new(host, "/mnt/skills/it")).to_vec();
+    let read_only = ["/usr/bin", "/usr/lib"].map(|host| SharedDir::new(host, "/mnt/skills/it")).to_vec();
     let error = refused(kind, &ExecutionContext { read_only, ..ExecutionContext::new(&workspace) }).await;
     assert_eq!(error.kind(), SandboxErrorKind::BadRequest, "{error}");
     assert_eq!(fs::read_dir(&workspace).unwrap().count(), 0);
@@ -172,16 +172,16 @@ pub(crate) async fn contexts_that_make_no_sense_are_refused(kind: &dyn Kind) {
 
 /// For a sandbox with its own mount points for directories.
 pub(crate) async fn unusable_directories_are_rejected(kind: &dyn Kind) {
-    let folder = tempfile::tempdir().unwrap();
-    let link = folder.path().join("link");
-    symlink(folder.path(), &link).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let link = dir.path().join("link");
+    symlink(dir.path(), &link).unwrap();
     let linked = refused(kind, &ExecutionContext::new(&link)).await;
     assert_eq!(linked.kind(), SandboxErrorKind::PathNotAllowed, "{linked}");
-    let skill = folder.path().join("skill");
+    let skill = dir.path().join("skill");
     fs::create_dir_all(skill.join("work")).unwrap();
     for workspace in [skill.join("work"), skill.clone()] {
         let mut context = ExecutionContext::new(&workspace);
-        context.read_only.push(SharedFolder::new(&skill, "/mnt/skills/skill"));
+        context.read_only.push(SharedDir::new(&skill, "/mnt/skills/skill"));
         let error = refused(kind, &context).await;
         assert_eq!(error.kind(), SandboxErrorKind::PathNotAllowed, "{error}");
         assert!(error.to_string().contains("choose another workspace"), "{error}");

@@ -1,6 +1,6 @@
 //! That no path, and no race, leads file operations out of a sandbox's roots.
 //!
-//! What lies outside is a folder of the host's, which a sandbox may not even have, and what the sandbox itself has beside
+//! What lies outside is a directory of the host's, which a sandbox may not even have, and what the sandbox itself has beside
 //! its roots: `/etc`, and the guest's own `/proc/self`.
 
 use std::fs;
@@ -14,14 +14,14 @@ use crate::support::{Fixture, Kind, options, soon, text, until};
 
 const SECRET: &str = "secret of the host";
 
-/// A folder outside of all roots that must stay as it is.
+/// A directory outside of all roots that must stay as it is.
 struct OutsideDir(TempDir);
 
 impl OutsideDir {
     fn new() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        fs::write(folder.path().join("file"), SECRET).unwrap();
-        Self(folder)
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("file"), SECRET).unwrap();
+        Self(dir)
     }
 
     fn path(&self) -> &Path {
@@ -115,7 +115,7 @@ pub(crate) async fn no_path_leads_out_of_the_roots(kind: &dyn Kind) {
             let kinds = [
                 SandboxErrorKind::PathNotAllowed,
                 SandboxErrorKind::NotFound,
-                // A link at the end, listed: it is no folder.
+                // A link at the end, listed: it is no directory.
                 SandboxErrorKind::WrongFileType,
             ];
             assert!(kinds.contains(&error.kind()), "{operation} {path}: {error:?}");
@@ -137,7 +137,7 @@ fn has_own_root(fixture: &Fixture) -> bool {
     fixture.sandbox.layout().workspace != fs::canonicalize(fixture.workspace.path()).unwrap()
 }
 
-/// Exchanges a folder and a link to the folder in its argument, and a file and a link to a file there, for ever.
+/// Exchanges a directory and a link to the directory in its argument, and a file and a link to a file there, for ever.
 const SWAPPER: &str = "import ctypes, os, sys
 target, name = sys.argv[1:]
 for path in ['dir', 'link', 'leaf', 'away']:
@@ -157,11 +157,11 @@ while True:
     swap(b'leaf', b'away')
 ";
 
-/// While a command swaps a folder and a link as fast as it can, and a file and a link.
+/// While a command swaps a directory and a link as fast as it can, and a file and a link.
 pub(crate) async fn no_race_of_links_leads_out_of_the_roots(kind: &dyn Kind) {
     let fixture = Fixture::of(kind).await;
     let outside = OutsideDir::new();
-    // In a sandbox with a root of its own, the host's folder is not there, and `/etc` is.
+    // In a sandbox with a root of its own, the host's directory is not there, and `/etc` is.
     let targets = [(outside.path().to_str().unwrap(), "file"), ("/etc", "passwd")];
     for (target, file) in targets.into_iter().take(if has_own_root(&fixture) { 2 } else { 1 }) {
         let swapper = Command::new(["python3", "-c", SWAPPER, target, file]);
@@ -184,7 +184,7 @@ pub(crate) async fn no_race_of_links_leads_out_of_the_roots(kind: &dyn Kind) {
     }
 }
 
-/// Every operation once, through the folder and on the file that are swapped.
+/// Every operation once, through the directory and on the file that are swapped.
 async fn attack(fixture: &Fixture, file: &str, round: u32) {
     let inner = format!("dir/{file}");
     for path in [inner.as_str(), "leaf"] {

@@ -1,7 +1,7 @@
 //! What every kind of sandbox must show, as functions that take the kind.
 //!
 //! A test file for a kind says `conformance! { every: KIND }`, and for a kind that keeps commands apart from the host
-//! `conformance! { isolated: KIND }` besides, with `shared` and `isolated_and_shared` where folders of the host are the sandbox's, where `KIND` is a [`super::Kind`]; with `usable`, what the image or the machine
+//! `conformance! { isolated: KIND }` besides, with `shared` and `isolated_and_shared` where directories of the host are the sandbox's, where `KIND` is a [`super::Kind`]; with `usable`, what the image or the machine
 //! must have for that (Python, Git, Perl; Node where it is there). Each function becomes a test of its own at the root of
 //! that file.
 
@@ -65,13 +65,13 @@ macro_rules! conformance {
     };
     (shared: $kind:expr) => {
         $crate::conformance! { tests: $kind;
-            files::read_only_folders_are_read_only_and_allowed_ones_are_not,
+            files::read_only_directories_are_read_only_and_allowed_ones_are_not,
             files::the_host_can_read_and_delete_files_of_commands,
         }
     };
     (isolated_and_shared: $kind:expr) => {
         $crate::conformance! { tests: $kind;
-            files::skills_and_allowed_folders_are_where_they_should_be,
+            files::skills_and_allowed_directories_are_where_they_should_be,
         }
     };
     (isolated: $kind:expr) => {

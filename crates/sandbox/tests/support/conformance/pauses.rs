@@ -181,28 +181,28 @@ pub(crate) async fn a_killed_guest_of_a_paused_sandbox_is_noticed_and_leaves_not
 
 /// This test starts itself as a host of its own, and kills that when its sandbox is paused.
 pub(crate) async fn a_killed_host_leaves_nothing_of_a_paused_sandbox(kind: &dyn Kind, test: &str) {
-    if let Some(folder) = test_parameters() {
+    if let Some(dir) = test_parameters() {
         let own_workspace = kind.workspace();
         let workspace = match &own_workspace {
-            Workspace::Folder(_) => Path::new(&folder).join("workspace"),
+            Workspace::Dir(_) => Path::new(&dir).join("workspace"),
             Workspace::Private(own_workspace) => own_workspace.path().to_owned(),
         };
         let sandbox = Fixture::open(kind, &ExecutionContext::new(workspace)).await.unwrap();
-        output_of(&sandbox.run(Command::bash(&script(&folder)), options()).await.unwrap());
+        output_of(&sandbox.run(Command::bash(&script(&dir)), options()).await.unwrap());
         pause_sandbox(&sandbox).await;
-        fs::write(Path::new(&folder).join("paused"), "").unwrap();
+        fs::write(Path::new(&dir).join("paused"), "").unwrap();
         return pending().await;
     }
-    let folder = tempfile::tempdir().unwrap();
-    let temporary = folder.path().join("tmp");
-    fs::create_dir(folder.path().join("workspace")).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let temporary = dir.path().join("tmp");
+    fs::create_dir(dir.path().join("workspace")).unwrap();
     fs::create_dir(&temporary).unwrap();
-    let mark = folder.path().to_str().unwrap();
+    let mark = dir.path().to_str().unwrap();
     let mut host = rerun(&[], test, mark);
-    // A killed host cannot remove its folders: they lie in ours.
+    // A killed host cannot remove its directories: they lie in ours.
     let host = host.env("TMPDIR", &temporary).stdout(Stdio::null()).stderr(Stdio::null());
     let mut host = KillOnDrop(host.spawn().unwrap());
-    until("it is paused", || fs::exists(folder.path().join("paused")).unwrap()).await;
+    until("it is paused", || fs::exists(dir.path().join("paused")).unwrap()).await;
     assert_all_paused(mark);
     let mut of_host = descendants(host.0.id());
     let stopped = counters(mark);

@@ -67,7 +67,7 @@ fn links_and_special_files_are_refused() {
     let of_type = |mode: u32| Raw::stored("good/x", "/etc/passwd").with(|raw| raw.attributes = mode << 16);
     check_entry(of_type(0o120_777), Kind::Link, "is a link");
     for mode in [0o010_644, 0o020_644, 0o060_644, 0o140_644, 0o170_000] {
-        check_entry(of_type(mode), Kind::SpecialFile, "neither a file nor a folder");
+        check_entry(of_type(mode), Kind::SpecialFile, "neither a file nor a directory");
     }
 }
 
@@ -75,26 +75,26 @@ fn links_and_special_files_are_refused() {
 fn names_that_collide_on_some_file_system_are_rejected() {
     let pair = |a: &str, b: &str| good_with([Raw::new(a, "1"), Raw::new(b, "2")]);
     check(pair("good/a", "good/a"), Kind::Duplicate, Some("good/a"), "twice");
-    let folders = [Raw::stored("good/d/", ""), Raw::stored("good/d/", "")];
-    check(good_with(folders), Kind::Duplicate, Some("good/d"), "twice");
+    let dirs = [Raw::stored("good/d/", ""), Raw::stored("good/d/", "")];
+    check(good_with(dirs), Kind::Duplicate, Some("good/d"), "twice");
     check(pair("good/A", "good/a"), Kind::Duplicate, Some("good/a"), "differs from `good/A`");
     check(pair("good/\u{E9}", "good/e\u{301}"), Kind::Duplicate, Some("good/e\u{301}"), "Unicode form");
     check(pair("good/Straße", "good/STRASSE"), Kind::Duplicate, Some("good/STRASSE"), "differs");
     check(pair("good/stra\u{1E9E}e", "good/strasse"), Kind::Duplicate, Some("good/strasse"), "differs");
     check(pair("good/Sub/a", "good/sub/b"), Kind::Duplicate, Some("good/sub/b"), "differs from `good/Sub`");
-    check(pair("good/a", "good/a/b"), Kind::FileAndFolder, Some("good/a/b"), "both a file and a folder");
-    check(pair("good/a/b", "good/a"), Kind::FileAndFolder, Some("good/a"), "both");
+    check(pair("good/a", "good/a/b"), Kind::FileAndDir, Some("good/a/b"), "both a file and a directory");
+    check(pair("good/a/b", "good/a"), Kind::FileAndDir, Some("good/a"), "both");
     let both = [Raw::stored("good/a/", ""), Raw::stored("good/a", "")];
-    check(good_with(both), Kind::FileAndFolder, Some("good/a"), "both");
-    let folder = |change: fn(&mut Raw)| Raw::stored("good/a/", "").with(change);
-    check_entry(folder(|raw| raw.attributes = 0o100_644 << 16), Kind::FileAndFolder, "both");
-    check_entry(Raw::stored("good/a", "").with(|raw| raw.attributes = 0x10), Kind::FileAndFolder, "both");
-    check_entry(Raw::stored("good/a/", "content"), Kind::FileAndFolder, "both");
+    check(good_with(both), Kind::FileAndDir, Some("good/a"), "both");
+    let dir = |change: fn(&mut Raw)| Raw::stored("good/a/", "").with(change);
+    check_entry(dir(|raw| raw.attributes = 0o100_644 << 16), Kind::FileAndDir, "both");
+    check_entry(Raw::stored("good/a", "").with(|raw| raw.attributes = 0x10), Kind::FileAndDir, "both");
+    check_entry(Raw::stored("good/a/", "content"), Kind::FileAndDir, "both");
     // Claims no bytes, and has some: an empty deflated stream, or anything else.
     let hidden = Raw::new("good/a/", "content").with(|raw| raw.size = 0);
-    check_entry(hidden, Kind::Contradiction, "it is a folder and holds bytes");
-    check_entry(Raw::new("good/a/", ""), Kind::Contradiction, "it is a folder and holds bytes");
-    check_entry(folder(|raw| raw.crc = 1), Kind::Contradiction, "it is a folder and holds bytes");
+    check_entry(hidden, Kind::Contradiction, "it is a directory and holds bytes");
+    check_entry(Raw::new("good/a/", ""), Kind::Contradiction, "it is a directory and holds bytes");
+    check_entry(dir(|raw| raw.crc = 1), Kind::Contradiction, "it is a directory and holds bytes");
 }
 
 #[test]
@@ -103,7 +103,7 @@ fn exactly_one_skill_file_decides_the_layout() {
     check(archive(&[]), Kind::SkillFile, None, "no `SKILL.md`");
     check(archive(&[Raw::new("good/readme.md", "")]), Kind::SkillFile, None, "no `SKILL.md`");
     check(archive(&[md("a/b/SKILL.md")]), Kind::SkillFile, None, "no `SKILL.md`");
-    check(archive(&[md("SKILL.md/")]), Kind::FileAndFolder, Some("SKILL.md"), "both");
+    check(archive(&[md("SKILL.md/")]), Kind::FileAndDir, Some("SKILL.md"), "both");
     check(
         good_with([md("SKILL.md")]),
         Kind::SkillFile,
@@ -117,7 +117,7 @@ fn exactly_one_skill_file_decides_the_layout() {
         "beside `good/SKILL.md`",
     );
     check(good_with([md("good/skill.md")]), Kind::Duplicate, Some("good/skill.md"), "case");
-    check_entry(Raw::new("README.md", "x"), Kind::SkillFile, "outside the skill's folder `good`");
+    check_entry(Raw::new("README.md", "x"), Kind::SkillFile, "outside the skill's directory `good`");
     check_entry(Raw::new("goodness/x", "x"), Kind::SkillFile, "outside");
     // Deeper ones are files like others.
     assert_eq!(
@@ -127,14 +127,14 @@ fn exactly_one_skill_file_decides_the_layout() {
 }
 
 #[test]
-fn the_top_folder_is_named_as_the_skill() {
-    check(archive(&[Raw::new("bad/SKILL.md", SKILL_MD)]), Kind::FolderName, Some("bad"), "its skill, `good`");
+fn the_top_directory_is_named_as_the_skill() {
+    check(archive(&[Raw::new("bad/SKILL.md", SKILL_MD)]), Kind::DirName, Some("bad"), "its skill, `good`");
     let decomposed = "---\nname: caf\u{E9}\ndescription: d\n---\n";
     assert!(read_all(archive(&[Raw::new("cafe\u{301}/SKILL.md", decomposed)])).is_ok());
 }
 
 #[test]
-fn broken_frontmatter_is_reported_as_for_a_folder() {
+fn broken_frontmatter_is_reported_as_for_a_directory() {
     for content in [&b"none"[..], b"---\nname: x\n---\n", b"---\nname: \xff\n---\n"] {
         let error = read_all(archive(&[Raw::new("SKILL.md", content)])).unwrap_err();
         let SkillError::InvalidFrontmatter { path, diagnostics } = error else { panic!("{error:?}") };
@@ -296,7 +296,7 @@ fn every_limit_is_exact() {
     let bytes = three().len() as u64;
     let exact = PackageLimits {
         archive_bytes: bytes,
-        // With the folders `good` and `good/b`, which have no entries.
+        // With the directories `good` and `good/b`, which have no entries.
         entries: 5,
         total_bytes: total,
         entry_bytes: SKILL_MD.len() as u64,
@@ -307,8 +307,8 @@ fn every_limit_is_exact() {
     assert_eq!(read_all_within(three(), exact).unwrap().len(), 3);
     let check = |limits, entry, words| check_within(three(), limits, Kind::Limit, entry, words);
     check(PackageLimits { entries: 2, ..exact }, None, "limit of 2 entries");
-    check(PackageLimits { entries: 4, ..exact }, Some("good/b/c"), "limit of 4 files and folders");
-    check(PackageLimits { entries: 3, ..exact }, Some("good/b/c"), "limit of 3 files and folders");
+    check(PackageLimits { entries: 4, ..exact }, Some("good/b/c"), "limit of 4 files and directories");
+    check(PackageLimits { entries: 3, ..exact }, Some("good/b/c"), "limit of 3 files and directories");
     check(PackageLimits { total_bytes: total - 1, ..exact }, Some("good/b/c"), "bytes together");
     let entry_bytes = SKILL_MD.len() as u64 - 1;
     check(PackageLimits { entry_bytes, ..exact }, Some("good/SKILL.md"), "limit of");

@@ -138,7 +138,7 @@ pub(crate) fn good_with(entries: impl IntoIterator<Item = Raw>) -> Vec<u8> {
     archive(&all)
 }
 
-/// Reads all of a package, within these limits, and unpacks it beneath a folder, which must stay empty when that
+/// Reads all of a package, within these limits, and unpacks it beneath a directory, which must stay empty when that
 /// fails and be empty again when it does not.
 pub(crate) fn read_all_within(
     bytes: Vec<u8>,
@@ -165,7 +165,7 @@ pub(crate) fn read_all(bytes: Vec<u8>) -> Result<Vec<(String, Vec<u8>)>, SkillEr
     read_all_within(bytes, PackageLimits::default())
 }
 
-/// Writes a file of a skill's folder, with the folders above it.
+/// Writes a file of a skill's directory, with the directories above it.
 pub(crate) fn write(root: &Path, path: &str, content: impl AsRef<[u8]>) {
     let path = root.join(path);
     std::fs::create_dir_all(path.parent().unwrap()).unwrap();

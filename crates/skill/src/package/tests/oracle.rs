@@ -4,7 +4,7 @@
 use std::fs;
 use std::process::Command;
 
-use super::packing::folder_with;
+use super::packing::dir_with;
 use super::*;
 use crate::Skill;
 
@@ -12,7 +12,7 @@ const SCRIPT: &str = r#"
 import os, sys, zipfile
 from skills_ref import validate, read_properties
 from pathlib import Path
-package, target, folder, made = map(Path, sys.argv[1:])
+package, target, directory, made = map(Path, sys.argv[1:])
 # What we wrote: sound, unpacked by Python, valid for the reference, and the same files.
 with zipfile.ZipFile(package) as archive:
     assert archive.testzip() is None
@@ -26,7 +26,7 @@ assert validate(target / "good") == [], validate(target / "good")
 assert read_properties(target / "good").name == "good"
 def files(root):
     return {str(p.relative_to(root)): p.read_bytes() for p in root.rglob("*") if p.is_file()}
-assert files(target / "good") == files(folder)
+assert files(target / "good") == files(directory)
 # What Python writes, each way that it can.
 class Stream:
     def __init__(self, path): self.file = open(path, "wb")
@@ -39,15 +39,15 @@ for name, root, method, stream, zip64 in [
     ("streamed", "good/", zipfile.ZIP_DEFLATED, True, False),
     ("zip64", "good/", zipfile.ZIP_DEFLATED, False, True),
     ("streamed-zip64", "good/", zipfile.ZIP_DEFLATED, True, True),
-    ("folders", "good/", zipfile.ZIP_DEFLATED, False, False),
+    ("directories", "good/", zipfile.ZIP_DEFLATED, False, False),
 ]:
     path = made / f"{name}.skill"
     target = Stream(path) if stream else path
     with zipfile.ZipFile(target, "w", method) as archive:
-        for file in sorted(folder.rglob("*")):
-            arcname = root + str(file.relative_to(folder))
+        for file in sorted(directory.rglob("*")):
+            arcname = root + str(file.relative_to(directory))
             if file.is_dir():
-                if name == "folders": archive.write(file, arcname)
+                if name == "directories": archive.write(file, arcname)
             elif zip64 or stream:
                 with archive.open(zipfile.ZipInfo(arcname), "w", force_zip64=zip64) as member:
                     member.write(file.read_bytes())
@@ -61,23 +61,20 @@ print("ok")
 #[test]
 fn packages_are_compatible_with_python() {
     let Some(python) = python() else { return };
-    let (temp, folder) = folder_with(&[
-        ("scripts/run.sh", "#!/bin/sh\n"),
-        ("references/日本.md", "é\n"),
-        ("assets/empty", ""),
-    ]);
-    fs::set_permissions(folder.join("scripts/run.sh"), std::os::unix::fs::PermissionsExt::from_mode(0o755))
+    let (temp, dir) =
+        dir_with(&[("scripts/run.sh", "#!/bin/sh\n"), ("references/日本.md", "é\n"), ("assets/empty", "")]);
+    fs::set_permissions(dir.join("scripts/run.sh"), std::os::unix::fs::PermissionsExt::from_mode(0o755))
         .unwrap();
     let package = temp.path().join("good.skill");
-    pack_file(&folder, &package, PackageLimits::default()).unwrap();
+    pack_file(&dir, &package, PackageLimits::default()).unwrap();
     let (target, made) = (temp.path().join("target"), temp.path().join("made"));
     fs::create_dir(&made).unwrap();
     let script = temp.path().join("oracle.py");
     fs::write(&script, SCRIPT).unwrap();
-    let output = command(&python).args([&script, &package, &target, &folder, &made]).output().unwrap();
+    let output = command(&python).args([&script, &package, &target, &dir, &made]).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 
-    let digests = Skill::load(&folder, Mode::Strict).unwrap().digests().unwrap();
+    let digests = Skill::load(&dir, Mode::Strict).unwrap().digests().unwrap();
     let mut read = Vec::new();
     for entry in fs::read_dir(&made).unwrap() {
         let path = entry.unwrap().path();

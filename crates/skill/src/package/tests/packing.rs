@@ -10,41 +10,40 @@ use tempfile::TempDir;
 use super::*;
 use crate::{Skill, SkillErrorKind};
 
-/// A folder `good` with a skill of these files.
-pub(super) fn folder_with(files: &[(&str, &str)]) -> (TempDir, PathBuf) {
+/// A directory `good` with a skill of these files.
+pub(super) fn dir_with(files: &[(&str, &str)]) -> (TempDir, PathBuf) {
     let temp = tempfile::tempdir().unwrap();
-    let folder = temp.path().canonicalize().unwrap().join("good");
-    write(&folder, "SKILL.md", SKILL_MD);
+    let dir = temp.path().canonicalize().unwrap().join("good");
+    write(&dir, "SKILL.md", SKILL_MD);
     for (path, content) in files {
-        write(&folder, path, content);
+        write(&dir, path, content);
     }
-    (temp, folder)
+    (temp, dir)
 }
 
-fn packed(folder: &Path) -> Result<(Vec<u8>, PackReport), SkillError> {
+fn packed(dir: &Path) -> Result<(Vec<u8>, PackReport), SkillError> {
     let mut bytes = Vec::new();
-    pack(folder, &mut bytes, PackageLimits::default()).map(|packed| (bytes, packed))
+    pack(dir, &mut bytes, PackageLimits::default()).map(|packed| (bytes, packed))
 }
 
 #[test]
 fn a_packed_skill_is_the_same_skill() {
-    let (temp, folder) =
-        folder_with(&[("scripts/run.sh", "#!/bin/sh\n"), ("references/é.md", "x"), ("empty", "")]);
-    fs::set_permissions(folder.join("scripts/run.sh"), fs::Permissions::from_mode(0o755)).unwrap();
-    symlink("references/é.md", folder.join("link.md")).unwrap();
+    let (temp, dir) = dir_with(&[("scripts/run.sh", "#!/bin/sh\n"), ("references/é.md", "x"), ("empty", "")]);
+    fs::set_permissions(dir.join("scripts/run.sh"), fs::Permissions::from_mode(0o755)).unwrap();
+    symlink("references/é.md", dir.join("link.md")).unwrap();
     let output = temp.path().join("out.skill");
-    let done = pack_file(&folder, &output, PackageLimits::default()).unwrap();
+    let done = pack_file(&dir, &output, PackageLimits::default()).unwrap();
     let expected = ["SKILL.md", "empty", "link.md", "references/é.md", "scripts/run.sh"].map(PathBuf::from);
     assert_eq!(done.files, expected);
     assert_eq!(done.package_bytes, fs::metadata(&output).unwrap().len());
     assert_eq!((done.output.as_deref(), done.total_bytes), (Some(&*output), SKILL_MD.len() as u64 + 12));
     let skill = load_skill_file(&output, Mode::Strict).unwrap();
-    assert_eq!(skill.digests().unwrap(), Skill::load(&folder, Mode::Strict).unwrap().digests().unwrap());
+    assert_eq!(skill.digests().unwrap(), Skill::load(&dir, Mode::Strict).unwrap().digests().unwrap());
     let mode = |path: &str| fs::metadata(skill.root_dir().join(path)).unwrap().permissions().mode() & 0o777;
     assert_eq!((mode("scripts/run.sh"), mode("empty")), (0o700, 0o600));
-    // The path to `SKILL.md` stands for its folder, and a folder for the file in it.
+    // The path to `SKILL.md` stands for its directory, and a directory for the file in it.
     let named =
-        pack_file(folder.join("SKILL.md"), temp.path(), PackageLimits::default()).unwrap().output.unwrap();
+        pack_file(dir.join("SKILL.md"), temp.path(), PackageLimits::default()).unwrap().output.unwrap();
     assert_eq!(named.file_name().unwrap(), "good.skill");
     assert_eq!(fs::read(named).unwrap(), fs::read(output).unwrap());
 }
@@ -52,8 +51,8 @@ fn a_packed_skill_is_the_same_skill() {
 #[test]
 fn the_same_files_give_the_same_bytes() {
     let files = [("b", "2"), ("a/x", "1"), ("a.txt", "3")];
-    let (_one, first) = folder_with(&files);
-    let (_two, second) = folder_with(&files);
+    let (_one, first) = dir_with(&files);
+    let (_two, second) = dir_with(&files);
     fs::remove_file(second.join("b")).unwrap();
     write(&second, "b", "2");
     for path in ["b", "a/x"] {
@@ -69,7 +68,7 @@ fn the_same_files_give_the_same_bytes() {
 
 #[test]
 fn tool_files_are_skipped() {
-    let (_temp, folder) = folder_with(&[
+    let (_temp, dir) = dir_with(&[
         ("scripts/a.py", ""),
         ("scripts/__pycache__/a.pyc", ""),
         ("scripts/b.pyc", ""),
@@ -80,7 +79,7 @@ fn tool_files_are_skipped() {
         ("sub/evals/kept.json", ""),
         (".hidden", ""),
     ]);
-    let (_, packed) = packed(&folder).unwrap();
+    let (_, packed) = packed(&dir).unwrap();
     assert_eq!(
         packed.files,
         [".hidden", "SKILL.md", "scripts/a.py", "sub/evals/kept.json"].map(PathBuf::from)
@@ -92,55 +91,47 @@ fn tool_files_are_skipped() {
 fn files_that_unpacking_rejects_are_not_packed() {
     type Change = fn(&Path);
     let cases: [(Change, SkillErrorKind, &str); 9] = [
+        (|dir| symlink("/etc/passwd", dir.join("x")).unwrap(), SkillErrorKind::PathNotAllowed, "leads out"),
+        (|dir| symlink("../x", dir.join("x")).unwrap(), SkillErrorKind::PathNotAllowed, "leads out"),
+        (|dir| symlink("absent", dir.join("x")).unwrap(), SkillErrorKind::FileNotFound, "x"),
+        (|dir| symlink(".", dir.join("x")).unwrap(), SkillErrorKind::PathNotAllowed, "not a regular file"),
+        (|dir| write(dir, "NUL", ""), SkillErrorKind::InvalidPackage, "`good/NUL`"),
+        (|dir| write(dir, "a\\b", ""), SkillErrorKind::InvalidPackage, "backslash"),
+        (|dir| (write(dir, "A", ""), write(dir, "a", "")).1, SkillErrorKind::InvalidPackage, "case"),
+        (|dir| write(dir, "skill.md", ""), SkillErrorKind::InvalidPackage, "case"),
         (
-            |folder| symlink("/etc/passwd", folder.join("x")).unwrap(),
-            SkillErrorKind::PathNotAllowed,
-            "leads out",
-        ),
-        (|folder| symlink("../x", folder.join("x")).unwrap(), SkillErrorKind::PathNotAllowed, "leads out"),
-        (|folder| symlink("absent", folder.join("x")).unwrap(), SkillErrorKind::FileNotFound, "x"),
-        (
-            |folder| symlink(".", folder.join("x")).unwrap(),
-            SkillErrorKind::PathNotAllowed,
-            "not a regular file",
-        ),
-        (|folder| write(folder, "NUL", ""), SkillErrorKind::InvalidPackage, "`good/NUL`"),
-        (|folder| write(folder, "a\\b", ""), SkillErrorKind::InvalidPackage, "backslash"),
-        (|folder| (write(folder, "A", ""), write(folder, "a", "")).1, SkillErrorKind::InvalidPackage, "case"),
-        (|folder| write(folder, "skill.md", ""), SkillErrorKind::InvalidPackage, "case"),
-        (
-            |folder| rustix::fs::mkfifoat(rustix::fs::CWD, folder.join("x"), rustix::fs::Mode::RWXU).unwrap(),
+            |dir| rustix::fs::mkfifoat(rustix::fs::CWD, dir.join("x"), rustix::fs::Mode::RWXU).unwrap(),
             SkillErrorKind::InvalidPackage,
-            "neither a file nor a folder",
+            "neither a file nor a directory",
         ),
     ];
     for (change, kind, words) in cases {
-        let (temp, folder) = folder_with(&[]);
-        change(&folder);
+        let (temp, dir) = dir_with(&[]);
+        change(&dir);
         let output = temp.path().join("out.skill");
-        let error = pack_file(&folder, &output, PackageLimits::default()).unwrap_err();
+        let error = pack_file(&dir, &output, PackageLimits::default()).unwrap_err();
         assert_eq!(error.kind(), kind, "{error}");
         assert!(error.to_string().contains(words), "{error}");
         assert_eq!(fs::read_dir(temp.path()).unwrap().count(), 1, "something was left on disk: {error}");
     }
-    let (_temp, folder) = folder_with(&[("SKILL.md", "---\nname: other\ndescription: d\n---\n")]);
-    assert_eq!(packed(&folder).unwrap_err().kind(), SkillErrorKind::InvalidFrontmatter);
+    let (_temp, dir) = dir_with(&[("SKILL.md", "---\nname: other\ndescription: d\n---\n")]);
+    assert_eq!(packed(&dir).unwrap_err().kind(), SkillErrorKind::InvalidFrontmatter);
     let not_utf8 = std::ffi::OsStr::from_bytes(b"a\xff");
-    let (_temp, folder) = folder_with(&[]);
-    fs::write(folder.join(not_utf8), "").unwrap();
-    assert!(packed(&folder).unwrap_err().to_string().contains("UTF-8"));
+    let (_temp, dir) = dir_with(&[]);
+    fs::write(dir.join(not_utf8), "").unwrap();
+    assert!(packed(&dir).unwrap_err().to_string().contains("UTF-8"));
 }
 
 #[test]
 fn packing_applies_the_limits_of_unpacking() {
-    let (_temp, folder) = folder_with(&[("a", "12345"), ("b", "12345")]);
+    let (_temp, dir) = dir_with(&[("a", "12345"), ("b", "12345")]);
     let total = SKILL_MD.len() as u64 + 10;
     let limits = PackageLimits { total_bytes: total, entries: 4, ..PackageLimits::default() };
-    let pack_within = |limits| pack(&folder, &mut Vec::new(), limits);
+    let pack_within = |limits| pack(&dir, &mut Vec::new(), limits);
     assert_eq!(pack_within(limits).unwrap().total_bytes, total);
     for (limits, words) in [
         (PackageLimits { total_bytes: total - 1, ..limits }, "`good/b` has more than the limit of"),
-        (PackageLimits { entries: 2, ..limits }, "limit of 2 files and folders"),
+        (PackageLimits { entries: 2, ..limits }, "limit of 2 files and directories"),
         (PackageLimits { entry_bytes: 4, ..limits }, "larger than the limit of 4 bytes"),
         (PackageLimits { archive_bytes: 100, ..limits }, "larger than the limit of 100 bytes"),
         (PackageLimits { path_depth: 1, ..limits }, "1 levels"),
@@ -149,23 +140,23 @@ fn packing_applies_the_limits_of_unpacking() {
         assert!(error.contains(words), "{error}");
     }
     // What deflates too well to be believed is stored.
-    write(&folder, "zeros", vec![0; 2 << 20]);
-    assert_eq!(read_all(packed(&folder).unwrap().0).unwrap().len(), 4);
+    write(&dir, "zeros", vec![0; 2 << 20]);
+    assert_eq!(read_all(packed(&dir).unwrap().0).unwrap().len(), 4);
 }
 
 #[test]
 fn the_output_is_replaced_atomically_and_never_within_the_skill() {
-    let (temp, folder) = folder_with(&[]);
+    let (temp, dir) = dir_with(&[]);
     let output = temp.path().join("out.skill");
     fs::write(&output, "before").unwrap();
-    symlink("absent", folder.join("bad")).unwrap();
-    pack_file(&folder, &output, PackageLimits::default()).unwrap_err();
+    symlink("absent", dir.join("bad")).unwrap();
+    pack_file(&dir, &output, PackageLimits::default()).unwrap_err();
     assert_eq!(fs::read(&output).unwrap(), b"before");
-    fs::remove_file(folder.join("bad")).unwrap();
-    pack_file(&folder, &output, PackageLimits::default()).unwrap();
+    fs::remove_file(dir.join("bad")).unwrap();
+    pack_file(&dir, &output, PackageLimits::default()).unwrap();
     assert!(load_skill_file(&output, Mode::Strict).is_ok());
-    for inside in [folder.join("out.skill"), folder.clone()] {
-        let error = pack_file(&folder, inside, PackageLimits::default()).unwrap_err();
+    for inside in [dir.join("out.skill"), dir.clone()] {
+        let error = pack_file(&dir, inside, PackageLimits::default()).unwrap_err();
         assert_eq!(error.kind(), SkillErrorKind::InvalidStructure);
     }
     // Nothing but the skill and its package is left.
@@ -174,13 +165,13 @@ fn the_output_is_replaced_atomically_and_never_within_the_skill() {
     left.sort();
     assert_eq!(left, ["good", "out.skill"]);
     assert_eq!(fs::metadata(&output).unwrap().permissions().mode() & 0o600, 0o600);
-    let nowhere = pack_file(&folder, temp.path().join("absent/out.skill"), PackageLimits::default());
+    let nowhere = pack_file(&dir, temp.path().join("absent/out.skill"), PackageLimits::default());
     assert_eq!(nowhere.unwrap_err().kind(), SkillErrorKind::Write);
 }
 
 #[test]
 fn only_regular_files_are_replaced() {
-    let (temp, folder) = folder_with(&[]);
+    let (temp, dir) = dir_with(&[]);
     fs::write(temp.path().join("plain"), "before").unwrap();
     symlink("plain", temp.path().join("link")).unwrap();
     symlink("absent", temp.path().join("dangling")).unwrap();
@@ -194,15 +185,15 @@ fn only_regular_files_are_replaced() {
     };
     let before = listed();
     for name in ["link", "dangling", "pipe"] {
-        let error = pack_file(&folder, temp.path().join(name), PackageLimits::default()).unwrap_err();
+        let error = pack_file(&dir, temp.path().join(name), PackageLimits::default()).unwrap_err();
         let SkillError::Write { path, source } = &error else { panic!("{error:?}") };
         assert_eq!(path, &temp.path().join(name));
         assert!(source.to_string().contains("is replaced"), "{source}");
     }
     assert_eq!(listed(), before);
     assert_eq!(fs::read(temp.path().join("plain")).unwrap(), b"before");
-    // A link to a folder is a folder.
+    // A link to a directory is a directory.
     symlink(temp.path(), temp.path().join("here")).unwrap();
-    pack_file(&folder, temp.path().join("here"), PackageLimits::default()).unwrap();
+    pack_file(&dir, temp.path().join("here"), PackageLimits::default()).unwrap();
     assert!(temp.path().join("good.skill").is_file());
 }

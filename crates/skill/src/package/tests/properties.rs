@@ -99,12 +99,12 @@ proptest! {
         ),
     ) {
         let temp = tempfile::tempdir().unwrap();
-        let folder = temp.path().join("good");
-        write(&folder, "SKILL.md", SKILL_MD);
+        let dir = temp.path().join("good");
+        write(&dir, "SKILL.md", SKILL_MD);
         let mut written = BTreeMap::from([("SKILL.md".to_owned(), (SKILL_MD.as_bytes().to_vec(), false))]);
         for (path, (content, is_executable)) in files {
-            // A path may be a folder's already, or lie beneath a file.
-            let target = folder.join(&path);
+            // A path may be a directory's already, or lie beneath a file.
+            let target = dir.join(&path);
             if path.starts_with("evals/")
                 || target.exists()
                 || fs::create_dir_all(target.parent().unwrap()).is_err()
@@ -117,7 +117,7 @@ proptest! {
             written.insert(path, (content, is_executable));
         }
         let output = temp.path().join("out.skill");
-        let packed = pack_file(&folder, &output, PackageLimits::default()).unwrap();
+        let packed = pack_file(&dir, &output, PackageLimits::default()).unwrap();
         prop_assert_eq!(packed.files.len(), written.len());
         let skill = load_skill_file(&output, Mode::Strict).unwrap();
         for (path, (content, is_executable)) in &written {
@@ -125,7 +125,7 @@ proptest! {
             let mode = fs::metadata(skill.root_dir().join(path)).unwrap().permissions().mode();
             prop_assert_eq!(mode & 0o777, if *is_executable { 0o700 } else { 0o600 });
         }
-        let original = Skill::load(&folder, Mode::Strict).unwrap();
+        let original = Skill::load(&dir, Mode::Strict).unwrap();
         prop_assert_eq!(skill.digests().unwrap(), original.digests().unwrap());
     }
 }

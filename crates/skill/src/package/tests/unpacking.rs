@@ -1,4 +1,4 @@
-//! Packages that are fine, and the folders that they are unpacked into.
+//! Packages that are fine, and the directories that they are unpacked into.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
@@ -14,9 +14,9 @@ fn mode_of(path: &Path) -> u32 {
 
 #[test]
 fn both_layouts_are_read() {
-    let in_folder = good_with([Raw::new("good/scripts/a.py", "print()"), Raw::stored("good/empty/", "")]);
+    let in_dir = good_with([Raw::new("good/scripts/a.py", "print()"), Raw::stored("good/empty/", "")]);
     let at_root = archive(&[Raw::stored("scripts/a.py", "print()"), Raw::stored("SKILL.md", SKILL_MD)]);
-    for bytes in [in_folder, at_root] {
+    for bytes in [in_dir, at_root] {
         let package = Package::from_bytes(bytes.clone(), "p.skill", PackageLimits::default()).unwrap();
         assert_eq!(package.frontmatter(Mode::Strict).unwrap().name().as_str(), "good");
         let mut files: Vec<_> =
@@ -99,22 +99,22 @@ fn the_unpacked_directory_is_removed_with_its_last_user() {
     let path = temp.path().join("a.skill");
     fs::write(&path, good_with([])).unwrap();
     let skill = load_skill_file(&path, Mode::Strict).unwrap();
-    let folder = skill.root_dir().to_owned();
+    let dir = skill.root_dir().to_owned();
     let catalog = Catalog::new([skill.clone()]);
     drop(skill);
     let taken = Arc::clone(catalog.get("good").unwrap());
     drop(catalog);
     assert_eq!(taken.body().unwrap(), "# Body");
     drop(taken);
-    assert!(!folder.exists() && !folder.parent().unwrap().exists());
+    assert!(!dir.exists() && !dir.parent().unwrap().exists());
 
     let extracted = extract_skill_file(&path).unwrap();
-    let folder = extracted.path().to_owned();
+    let dir = extracted.path().to_owned();
     let skill = extracted.load(Mode::Strict).unwrap();
     drop(extracted);
     assert!(skill.location().exists());
     drop(skill);
-    assert!(!folder.exists());
+    assert!(!dir.exists());
 }
 
 #[test]
@@ -122,19 +122,19 @@ fn only_plain_files_are_packages() {
     let temp = tempfile::tempdir().unwrap();
     let missing = load_skill_file(temp.path().join("absent.skill"), Mode::Strict).unwrap_err();
     assert_eq!(missing.kind(), SkillErrorKind::FileNotFound);
-    let folder = load_skill_file(temp.path(), Mode::Strict).unwrap_err();
-    assert_eq!(folder.kind(), SkillErrorKind::PathNotAllowed);
+    let dir = load_skill_file(temp.path(), Mode::Strict).unwrap_err();
+    assert_eq!(dir.kind(), SkillErrorKind::PathNotAllowed);
     let pipe = temp.path().join("pipe.skill");
     rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::RWXU).unwrap();
     assert_eq!(load_skill_file(&pipe, Mode::Strict).unwrap_err().kind(), SkillErrorKind::PathNotAllowed);
-    // A folder where nothing can be made.
+    // A directory where nothing can be made.
     let package = Package::from_bytes(good_with([]), "p.skill", PackageLimits::default()).unwrap();
     let error = package.extract(Some(&temp.path().join("absent"))).unwrap_err();
     assert_eq!(error.kind(), SkillErrorKind::Write);
 }
 
 #[test]
-fn discovery_finds_packages_beside_folders() {
+fn discovery_finds_packages_beside_directories() {
     let temp = tempfile::tempdir().unwrap();
     let root = temp.path().canonicalize().unwrap();
     write(&root, "plain/SKILL.md", "---\nname: plain\ndescription: d\n---\n");
@@ -142,7 +142,7 @@ fn discovery_finds_packages_beside_folders() {
     write(&root, "broken.skill", "no archive");
     write(&root, "plain/inner.skill", "of no interest");
     write(&root, "z/again.skill", good_with([]));
-    fs::create_dir(root.join("folder.skill")).unwrap();
+    fs::create_dir(root.join("directory.skill")).unwrap();
     symlink("group/packed.skill", root.join("link.skill")).unwrap();
     let found = discover(&[Scope::named(&root)], DiscoveryLimits::default(), Mode::Lenient);
     let names: Vec<_> = found.skills.iter().map(|skill| (skill.name().as_str(), skill.package())).collect();
@@ -155,7 +155,7 @@ fn discovery_finds_packages_beside_folders() {
             (crate::RuleId::NameCollision, &*root.join("z/again.skill")),
         ]
     );
-    let folders = found.skills.iter().map(|skill| skill.root_dir().to_owned()).collect::<Vec<_>>();
+    let dirs = found.skills.iter().map(|skill| skill.root_dir().to_owned()).collect::<Vec<_>>();
     let paths = scan_directory(&root, DiscoveryLimits::default()).unwrap();
     let expected =
         ["broken.skill", "group/packed.skill", "plain", "z/again.skill"].map(|path| root.join(path));
@@ -164,9 +164,9 @@ fn discovery_finds_packages_beside_folders() {
     let one = crate::load_all([root.join("link.skill")]).unwrap();
     assert_eq!(one.skills[0].name().as_str(), "good");
     let not_one = crate::load_all([root.join("plain/SKILL.md")]).unwrap_err();
-    assert!(matches!(not_one, SkillError::NotFound { missing: Missing::Folder, .. }));
+    assert!(matches!(not_one, SkillError::NotFound { missing: Missing::Dir, .. }));
     drop((found, one));
-    assert!(!folders[0].exists());
+    assert!(!dirs[0].exists());
 }
 
 #[test]
@@ -174,7 +174,7 @@ fn all_packages_of_a_discovery_have_one_budget() {
     let (one, two) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     for (root, name) in [(&one, "a"), (&one, "b"), (&two, "c"), (&two, "d")] {
         let content = format!("---\nname: {name}\ndescription: d\n---\n");
-        // Three blocks: a folder, and two files of at most one.
+        // Three blocks: a directory, and two files of at most one.
         let files =
             [Raw::new(&format!("{name}/SKILL.md"), content), Raw::new(&format!("{name}/x"), [0; 4096])];
         write(root.path(), &format!("{name}.skill"), archive(&files));
@@ -214,12 +214,12 @@ fn a_missing_name_is_taken_from_the_top_directory() {
         assert_eq!((skill.name().as_str(), skill.body().unwrap().as_str()), ("good", "# Body"));
         assert_eq!(skill.root_dir().file_name().unwrap(), "good");
         let [finding] = skill.diagnostics() else { panic!("{:?}", skill.diagnostics()) };
-        assert!(finding.message().contains("took the folder's, `good`"), "{finding}");
+        assert!(finding.message().contains("took the directory's, `good`"), "{finding}");
         assert_eq!(
             load_skill_file(&path, Mode::Strict).unwrap_err().kind(),
             SkillErrorKind::InvalidFrontmatter
         );
-        // At the root there is no folder to take it from.
+        // At the root there is no directory to take it from.
         fs::write(&path, archive(&[Raw::new("SKILL.md", content)])).unwrap();
         assert_eq!(
             load_skill_file(&path, Mode::Lenient).unwrap_err().kind(),

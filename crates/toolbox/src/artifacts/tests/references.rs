@@ -40,7 +40,7 @@ async fn an_unresolvable_reference_names_the_input_and_the_reason() {
             text.starts_with("the input `path` could not be resolved: ") && text.contains(reason),
             "{text}"
         );
-        assert!(!text.contains(fixture.folder.path().to_str().unwrap()), "{text}");
+        assert!(!text.contains(fixture.dir.path().to_str().unwrap()), "{text}");
     }
     let args = json!({"path": "scripts/run.py", "args": ["file://sales", "--out", "file://nothing"]});
     let result = fixture.call(&artifacts, "skills_run_script", args).await;

@@ -26,7 +26,7 @@ pub(crate) fn adopt_orphans() -> Result<()> {
 
 /// Looks for what the hosts that are dead left.
 pub(crate) fn check(
-    folder: &Path,
+    dir: &Path,
     sandboxes: &Sandboxes,
     dead: &[Identity],
     living: &[Identity],
@@ -51,8 +51,8 @@ pub(crate) fn check(
     }
     findings.leftover.extend(groups);
     let mounts = fs::read_to_string("/proc/self/mountinfo")?;
-    let folder = folder.to_string_lossy();
-    for line in mounts.lines().filter(|line| line.contains(&*folder)) {
+    let dir = dir.to_string_lossy();
+    for line in mounts.lines().filter(|line| line.contains(&*dir)) {
         findings.leftover.push(format!("the mount `{line}`"));
     }
     for container in containers::of_dead_hosts(sandboxes, living)? {
@@ -103,8 +103,8 @@ fn groups_of(names: &[String]) -> Vec<String> {
 }
 
 /// Groups lie below those of hosts; nobody nests them deeply.
-fn look_for_groups(folder: &Path, names: &[String], depth: usize, found: &mut Vec<String>) {
-    let Ok(entries) = fs::read_dir(folder) else { return };
+fn look_for_groups(dir: &Path, names: &[String], depth: usize, found: &mut Vec<String>) {
+    let Ok(entries) = fs::read_dir(dir) else { return };
     for entry in entries.flatten() {
         if !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
             continue;

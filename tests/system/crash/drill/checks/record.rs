@@ -210,8 +210,8 @@ impl Record {
 
     /// The lines of the workspace are those of the calls that ran, and none is there twice. Those of the skill are all of one
     /// version.
-    pub(crate) fn check_effects(&self, folder: &Path, findings: &mut Findings) -> u64 {
-        let workspace = place(folder, &self.key).join("workspace");
+    pub(crate) fn check_effects(&self, dir: &Path, findings: &mut Findings) -> u64 {
+        let workspace = place(dir, &self.key).join("workspace");
         let effects = fs::read_to_string(workspace.join(EFFECTS)).unwrap_or_default();
         let (mut lines, mut versions): (BTreeMap<&str, u32>, BTreeSet<&str>) = Default::default();
         for line in effects.lines() {

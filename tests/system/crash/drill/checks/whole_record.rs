@@ -10,14 +10,14 @@ use conjure_journal::{Journal as _, SqliteJournal, read_all};
 use tokio::runtime::Runtime;
 
 use crate::drill::Result;
+use crate::drill::checks::dirs::{entries, holding, name_of};
 use crate::drill::checks::findings::Findings;
-use crate::drill::checks::folders::{entries, holding, name_of};
 use crate::drill::checks::record::Record;
-use crate::drill::fixture::{SECRET, TENANTS, data_folder, journal_folder, place, tenant_folder};
+use crate::drill::fixture::{SECRET, TENANTS, data_dir, journal_dir, place, tenant_dir};
 use crate::drill::log_lines::{LogLine, write_key};
 
 pub(crate) struct WholeRecord {
-    folder: PathBuf,
+    dir: PathBuf,
     runtime: Runtime,
     records: BTreeMap<String, Record>,
 }
@@ -25,9 +25,9 @@ pub(crate) struct WholeRecord {
 type Keys = BTreeMap<String, SessionKey>;
 
 impl WholeRecord {
-    pub(crate) fn new(folder: &Path) -> Result<Self> {
+    pub(crate) fn new(dir: &Path) -> Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        Ok(Self { folder: folder.to_owned(), runtime, records: BTreeMap::new() })
+        Ok(Self { dir: dir.to_owned(), runtime, records: BTreeMap::new() })
     }
 
     /// Reads what is new of the sessions that a host had, and compares it with what the host said before it ended.
@@ -40,12 +40,12 @@ impl WholeRecord {
         findings: &mut Findings,
     ) -> Result<()> {
         // A host that was killed at once has made none.
-        if !journal_folder(&self.folder).exists() {
+        if !journal_dir(&self.dir).exists() {
             return Ok(());
         }
-        let Self { folder, runtime, records } = self;
+        let Self { dir, runtime, records } = self;
         runtime.block_on(async {
-            let journal = open(folder)?;
+            let journal = open(dir)?;
             for (name, key) in had.iter().chain(doomed) {
                 let record = records.entry(name.clone()).or_insert_with(|| Record::new(key.clone()));
                 match read_all(&journal, key, record.known()).await {
@@ -58,7 +58,7 @@ impl WholeRecord {
                     Err(error) => findings.lost.push(format!("{key}: {error}")),
                 }
                 record.check_next_request(findings);
-                record.check_effects(folder, findings);
+                record.check_effects(dir, findings);
             }
             for (name, key) in deleted {
                 records.remove(name);
@@ -67,7 +67,7 @@ impl WholeRecord {
                     let events = info.events;
                     findings.lost.push(format!("{key}: it was deleted, and {events} events are there"));
                 }
-                if place(folder, key).exists() {
+                if place(dir, key).exists() {
                     findings.leftover.push(format!("the workspace of {key}, which was deleted"));
                 }
             }
@@ -88,7 +88,7 @@ impl WholeRecord {
     /// No process has these sessions any more.
     pub(crate) fn check_leases(&self, had: &Keys, findings: &mut Findings) -> Result<()> {
         self.runtime.block_on(async {
-            let journal = open(&self.folder)?;
+            let journal = open(&self.dir)?;
             for key in had.values() {
                 if let Some(lease) = journal.session(key).await?.lease {
                     findings.leftover.push(format!("{key} is leased by `{}`", lease.owner));
@@ -100,13 +100,13 @@ impl WholeRecord {
     }
 
     /// Session files in the data directory (workspaces, pinned skills) belong to recorded sessions.
-    pub(crate) fn check_folders(&self, findings: &mut Findings) -> Result<()> {
-        if !journal_folder(&self.folder).exists() {
+    pub(crate) fn check_dirs(&self, findings: &mut Findings) -> Result<()> {
+        if !journal_dir(&self.dir).exists() {
             return Ok(());
         }
-        let Self { folder, runtime, records } = self;
+        let Self { dir, runtime, records } = self;
         runtime.block_on(async {
-            let journal = open(folder)?;
+            let journal = open(dir)?;
             for tenant in TENANTS {
                 let tenant = TenantId::new(tenant)?;
                 let (mut sessions, mut digests) = (BTreeSet::new(), BTreeSet::<String>::new());
@@ -124,7 +124,7 @@ impl WholeRecord {
                     digests.extend(skills.iter().map(Digest::to_hex));
                     sessions.insert(info.session.stored_name());
                 }
-                let of_tenant = tenant_folder(folder, tenant.as_str());
+                let of_tenant = tenant_dir(dir, tenant.as_str());
                 let workspaces = entries(&of_tenant.join("workspaces")).into_iter();
                 let lost = workspaces.filter(|path| !sessions.contains(&name_of(path)));
                 findings.leftover.extend(lost.map(|path| format!("`{}`, of no session", path.display())));
@@ -139,9 +139,9 @@ impl WholeRecord {
 
     /// Reads everything once more.
     pub(crate) fn check_everything(&self, findings: &mut Findings) -> Result<()> {
-        let Self { folder, runtime, records } = self;
+        let Self { dir, runtime, records } = self;
         runtime.block_on(async {
-            let journal = open(folder)?;
+            let journal = open(dir)?;
             for record in records.values() {
                 record.check_whole(&read_all(&journal, record.key(), 0).await?, findings);
             }
@@ -149,7 +149,7 @@ impl WholeRecord {
             journal.close().await;
             Result::Ok(())
         })?;
-        let exposed = holding(&data_folder(folder), SECRET.as_bytes()).into_iter();
+        let exposed = holding(&data_dir(dir), SECRET.as_bytes()).into_iter();
         findings.exposed.extend(exposed.map(|path| format!("a secret lies in `{}`", path.display())));
         Ok(())
     }
@@ -159,14 +159,14 @@ impl WholeRecord {
         findings.tally.sessions = self.records.len();
         for record in self.records.values() {
             record.check_settled(findings);
-            findings.tally.effects += record.check_effects(&self.folder, findings);
+            findings.tally.effects += record.check_effects(&self.dir, findings);
         }
         Ok(())
     }
 }
 
-fn open(folder: &Path) -> Result<SqliteJournal> {
-    Ok(SqliteJournal::open(&journal_folder(folder), SqliteOptions::default())?)
+fn open(dir: &Path) -> Result<SqliteJournal> {
+    Ok(SqliteJournal::open(&journal_dir(dir), SqliteOptions::default())?)
 }
 
 /// All sessions of a tenant.

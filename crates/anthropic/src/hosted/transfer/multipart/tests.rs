@@ -56,8 +56,8 @@ async fn a_form_is_what_the_official_sdk_sends() {
 
 #[tokio::test]
 async fn a_large_file_is_streamed_with_progress() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("large.bin");
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("large.bin");
     let content: Vec<u8> = (0..READ * 2 + 12_345).map(|n| (n % 251) as u8).collect();
     std::fs::write(&path, &content).unwrap();
     let reported: Arc<Mutex<Vec<Progress>>> = Arc::default();
@@ -76,8 +76,8 @@ async fn a_large_file_is_streamed_with_progress() {
 
 #[tokio::test]
 async fn a_file_that_shrinks_during_upload_fails_the_body() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("a.txt");
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.txt");
     std::fs::write(&path, "12345").unwrap();
     let form = Form::new(None).file("file", "a.txt", "text/plain", open(&path), 9);
     let error = sent(&form).await.unwrap_err().to_string();

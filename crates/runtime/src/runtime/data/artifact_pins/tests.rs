@@ -6,17 +6,17 @@ use super::*;
 
 struct Fixture {
     /// What goes with it.
-    _folder: tempfile::TempDir,
+    _dir: tempfile::TempDir,
     store: Store,
     kept: ArtifactPins,
 }
 
 impl Fixture {
     fn new() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let store = Store::open(&folder.path().join("store")).unwrap();
-        let kept = ArtifactPins::new(folder.path(), SessionId::from_bits(1), store.clone());
-        Self { _folder: folder, store, kept }
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(&dir.path().join("store")).unwrap();
+        let kept = ArtifactPins::new(dir.path(), SessionId::from_bits(1), store.clone());
+        Self { _dir: dir, store, kept }
     }
 
     fn content(&self, text: &str) -> ArtifactContent {
@@ -36,10 +36,10 @@ impl Fixture {
     /// How many links each incarnation has.
     fn links(&self) -> Vec<(String, usize)> {
         let count = |epoch: String| {
-            let links = names_in(&self.kept.folder.join(&epoch)).unwrap().len();
+            let links = names_in(&self.kept.dir.join(&epoch)).unwrap().len();
             (epoch, links)
         };
-        let mut all: Vec<_> = names_in(&self.kept.folder).unwrap().into_iter().map(count).collect();
+        let mut all: Vec<_> = names_in(&self.kept.dir).unwrap().into_iter().map(count).collect();
         all.sort();
         all
     }

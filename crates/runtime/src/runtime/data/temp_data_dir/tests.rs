@@ -1,8 +1,8 @@
 use super::*;
 
-fn names(folder: &Path) -> Vec<String> {
+fn names(dir: &Path) -> Vec<String> {
     let mut names: Vec<_> =
-        entries(folder).map(|path| path.file_name().unwrap().to_str().unwrap().to_owned()).collect();
+        entries(dir).map(|path| path.file_name().unwrap().to_str().unwrap().to_owned()).collect();
     names.sort();
     names
 }

@@ -47,7 +47,7 @@ impl Runtime {
     /// the service's tools produced. A slow service does not delay the deletion here.
     ///
     /// Files that remain after ten seconds are returned in [`DeletionReport::files`], and written to a note in the data
-    /// folder. The janitor deletes them in the background, also in later processes. If the service refuses, or no key
+    /// directory. The janitor deletes them in the background, also in later processes. If the service refuses, or no key
     /// is known any more, the janitor gives up after three days and twenty attempts. It then logs a warning that names
     /// what remains.
     ///
@@ -105,7 +105,7 @@ impl Runtime {
             Ok(()) | Err(RuntimeError::NotFound { .. }) => {}
             Err(error) => return Err(error),
         }
-        // The search for the folder does not create it.
+        // The search for the directory does not create it.
         let tree = &self.inner.tree;
         let mut deleting = async || -> Result<(), RuntimeError> {
             match (only, &profile) {

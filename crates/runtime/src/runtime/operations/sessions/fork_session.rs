@@ -31,7 +31,7 @@ impl Runtime {
     /// - The fork has the original's pinned skills, its artifacts, its grants and its model at that event. Its usage
     ///   starts with the usage of the copied events, which is not charged again. Its queue is empty.
     /// - It has the secrets of the original that this process knows. Others can be given by [`Runtime::fork_with`].
-    /// - A workspace that is a folder of the embedder is not copied. Both sessions work in it.
+    /// - A workspace that is a directory of the embedder is not copied. Both sessions work in it.
     /// - At a model's service, the fork has a container of its own. The files there belong to the original. They are
     ///   deleted with the original, and not with the fork.
     ///

@@ -127,9 +127,9 @@ impl Runtime {
         }
         let shared_guard = shared_guard?;
         if let Some(workspace) = profile.workspace.clone() {
-            let folder = home.data.path().to_owned();
+            let dir = home.data.path().to_owned();
             run_blocking("noting a workspace", move || {
-                note_workspace(&folder, &workspace).map_err(|error| RuntimeError::data(&folder, &error))
+                note_workspace(&dir, &workspace).map_err(|error| RuntimeError::data(&dir, &error))
             })
             .await?;
         }
@@ -222,13 +222,12 @@ async fn pin_skills(
     pinning.await.unwrap_or_else(|error| (Vec::new(), Err(error)))
 }
 
-/// The real path of the embedder's folder, without links. A link could lead elsewhere when the session is resumed.
-async fn real_workspace(folder: Option<PathBuf>) -> Result<Option<PathBuf>, RuntimeError> {
-    let Some(folder) = folder else { return Ok(None) };
+/// The real path of the embedder's directory, without links. A link could lead elsewhere when the session is resumed.
+async fn real_workspace(dir: Option<PathBuf>) -> Result<Option<PathBuf>, RuntimeError> {
+    let Some(dir) = dir else { return Ok(None) };
     run_blocking("looking at a workspace", move || {
-        let real = folder.canonicalize();
-        let real =
-            real.map_err(|error| RuntimeError::Workspace { path: folder, reason: error.to_string() })?;
+        let real = dir.canonicalize();
+        let real = real.map_err(|error| RuntimeError::Workspace { path: dir, reason: error.to_string() })?;
         if real.to_str().is_none() {
             let reason = "its path is not UTF-8, so it cannot be recorded".to_owned();
             return Err(RuntimeError::Workspace { path: real, reason });

@@ -133,12 +133,12 @@ impl Runtime {
     pub async fn files(&self, tenant: &TenantId, id: SessionId) -> Result<ProducedFiles, RuntimeError> {
         let key = SessionKey::new(tenant.clone(), id);
         let profile = self.session_reader().await?.opened_profile(&key).await?;
-        let Some(folder) = self.inner.factory.workspace(&key, &profile).await? else {
+        let Some(dir) = self.inner.factory.workspace(&key, &profile).await? else {
             return Ok(ProducedFiles { files: Vec::new(), complete: true });
         };
         run_blocking("looking at a workspace", move || {
-            let workspace = SessionWorkspace::at_real_path(&folder)
-                .map_err(|error| RuntimeError::Workspace { path: folder, reason: error.to_string() })?;
+            let workspace = SessionWorkspace::at_real_path(&dir)
+                .map_err(|error| RuntimeError::Workspace { path: dir, reason: error.to_string() })?;
             Ok(workspace.produced_since(&WorkspaceSnapshot::default()))
         })
         .await
@@ -195,7 +195,7 @@ impl Runtime {
         .await
     }
 
-    /// The folder on this machine that a session works in, if there is one: its own, or the embedder's. The session is
+    /// The directory on this machine that a session works in, if there is one: its own, or the embedder's. The session is
     /// not started.
     ///
     /// # Errors

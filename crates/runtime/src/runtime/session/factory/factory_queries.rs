@@ -1,4 +1,4 @@
-//! Queries of the session factory about the tenants of its runtime: their folders, their models and their MCP servers.
+//! Queries of the session factory about the tenants of its runtime: their directories, their models and their MCP servers.
 
 use std::sync::Arc;
 
@@ -129,18 +129,18 @@ impl RuntimeSessionFactory {
         self.inner.models.name(&policy.models, wanted, &self.inner.config).map(str::to_owned)
     }
 
-    /// The data folder of a tenant.
+    /// The data directory of a tenant.
     pub(crate) async fn tenant_dir(&self, tenant: &TenantId) -> Result<Arc<TenantDir>, RuntimeError> {
         let (home, tenant) = (Arc::clone(&self.inner.home), tenant.clone());
-        run_blocking("the opening of a data folder", move || home.tenant(&tenant)).await
+        run_blocking("the opening of a data directory", move || home.tenant(&tenant)).await
     }
 
-    /// The data folder of a session's tenant, if it exists. Does not create it.
+    /// The data directory of a session's tenant, if it exists. Does not create it.
     pub(crate) async fn existing_tenant_dir(
         &self,
         key: &SessionKey,
     ) -> Result<Option<Arc<TenantDir>>, RuntimeError> {
         let (home, tenant) = (Arc::clone(&self.inner.home), key.tenant.clone());
-        run_blocking("the opening of a data folder", move || home.existing(&tenant)).await
+        run_blocking("the opening of a data directory", move || home.existing(&tenant)).await
     }
 }

@@ -22,7 +22,7 @@ use crate::workspace::{CopyBounds, CopyError, open_real};
 
 impl RuntimeSessionFactory {
     /// Copies the session's own workspace for its fork. It copies nothing if the session has no workspace. It copies
-    /// nothing either if the session works in a folder of the embedder, because the fork works in the same folder.
+    /// nothing either if the session works in a directory of the embedder, because the fork works in the same directory.
     pub(crate) async fn fork_workspace(
         &self,
         from: &SessionKey,
@@ -85,7 +85,7 @@ impl RuntimeSessionFactory {
     }
 }
 
-/// Copies the folder. Blocks.
+/// Copies the directory. Blocks.
 fn copy_workspace(
     source: &Path,
     target: &Path,

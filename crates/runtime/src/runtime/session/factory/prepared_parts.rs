@@ -90,19 +90,19 @@ impl Inner {
                 skill.files();
             }
         }
-        let folders: Vec<Arc<Skill>> = skills.iter().map(|skill| Arc::clone(skill.skill())).collect();
-        given.parse_texts(&folders);
-        check_secrets(&folders, profile, &given)?;
+        let directories: Vec<Arc<Skill>> = skills.iter().map(|skill| Arc::clone(skill.skill())).collect();
+        given.parse_texts(&directories);
+        check_secrets(&directories, profile, &given)?;
         let workspace = match (&profile.workspace, &kind) {
-            (Some(folder), kind) => Some(self.check_workspace(folder, kind.as_ref())?),
+            (Some(directory), kind) => Some(self.check_workspace(directory, kind.as_ref())?),
             (None, Some(_)) => Some(self.own_workspace(key, &home)?),
             (None, None) => None,
         };
-        let inputs = effective_inputs(&folders, profile, given.inputs(), &complete.environment);
+        let inputs = effective_inputs(&directories, profile, given.inputs(), &complete.environment);
         // The environment now includes the variables of the tenant's policy, so these are marked, too.
-        complete.mark_sensitive(&sensitive_variables(&folders));
+        complete.mark_sensitive(&sensitive_variables(&directories));
         if let Some(known) = self.sessions().get_mut(key) {
-            known.secrets.parse_texts(&folders);
+            known.secrets.parse_texts(&directories);
             known.secrets.mark_sensitive(&profile.secret_names.environment);
         }
         complete.environment.extend(inputs.environment);
@@ -132,13 +132,13 @@ impl Inner {
         let source = match kind {
             Some(kind) => {
                 let context =
-                    create_context(&folders, &self.config, options).map_err(RuntimeError::Sandbox)?;
+                    create_context(&directories, &self.config, options).map_err(RuntimeError::Sandbox)?;
                 // The sandbox uses the path in the context, so both paths must be the same.
-                if let Some(folder) =
-                    workspace.as_ref().filter(|folder| *folder != context.workspace().path())
+                if let Some(directory) =
+                    workspace.as_ref().filter(|directory| *directory != context.workspace().path())
                 {
                     let reason = "its path now contains a symbolic link".to_owned();
-                    return Err(RuntimeError::Workspace { path: folder.clone(), reason });
+                    return Err(RuntimeError::Workspace { path: directory.clone(), reason });
                 }
                 let mounts = self.workspace_mounts(profile, workspace.as_deref())?;
                 let context = limit_network(context.with_workspace_mounts(mounts), profile, &kind)?;
@@ -152,7 +152,7 @@ impl Inner {
         let artifacts = self
             .artifacts
             .as_ref()
-            .map(|artifacts| artifacts.session_services(key, profile, &home, self.record, folders));
+            .map(|artifacts| artifacts.session_services(key, profile, &home, self.record, directories));
         let (inputs, values) = (inputs.prompt_text, inputs.values);
         let model_name = profile.model.clone();
         Ok(PreparedParts {
@@ -211,7 +211,7 @@ impl Inner {
         mounts.collect()
     }
 
-    /// The session's own workspace folder. Creates it if necessary.
+    /// The session's own workspace directory. Creates it if necessary.
     pub(crate) fn own_workspace(&self, key: &SessionKey, home: &TenantDir) -> Result<PathBuf, RuntimeError> {
         let refused = |error: SandboxError| RuntimeError::Sandbox(error.into());
         if self.record == JournalLocation::OnDisk {
@@ -226,22 +226,22 @@ impl Inner {
         Ok(path)
     }
 
-    /// Checks the embedder's folder and returns its path. The folder must exist at the recorded path without links.
-    /// Unless the sandbox is `local`, it must lie outside of our data folder, which holds other sessions' files.
+    /// Checks the embedder's directory and returns its path. The directory must exist at the recorded path without links.
+    /// Unless the sandbox is `local`, it must lie outside of our data directory, which holds other sessions' files.
     fn check_workspace(
         &self,
-        folder: &Path,
+        directory: &Path,
         kind: Option<&SandboxKind<'_>>,
     ) -> Result<PathBuf, RuntimeError> {
-        let refused = |reason: String| RuntimeError::Workspace { path: folder.to_owned(), reason };
-        let real = SessionWorkspace::at_real_path(folder).map_err(|error| refused(error.to_string()))?;
+        let refused = |reason: String| RuntimeError::Workspace { path: directory.to_owned(), reason };
+        let real = SessionWorkspace::at_real_path(directory).map_err(|error| refused(error.to_string()))?;
         let real = real.path().to_owned();
         let data = self.home.path();
         let isolates = !matches!(kind, Some(SandboxKind::BuiltIn(ExecutorKind::Local)));
         if isolates && (real.starts_with(data) || data.starts_with(&real)) {
             let how = if real.starts_with(data) { "lies in" } else { "contains" };
             return Err(refused(format!(
-                "it {how} the data folder `{}`, where the files of all sessions are",
+                "it {how} the data directory `{}`, where the files of all sessions are",
                 data.display()
             )));
         }

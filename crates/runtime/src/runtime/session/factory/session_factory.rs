@@ -280,7 +280,7 @@ impl SessionFactory for RuntimeSessionFactory {
             };
             let outputs = workspace
                 .filter(|_| executor.is_some())
-                .map(|folder| Arc::new(WorkspaceOutputs::new(folder)) as Arc<dyn OutputStore>);
+                .map(|dir| Arc::new(WorkspaceOutputs::new(dir)) as Arc<dyn OutputStore>);
             let components = SessionComponents {
                 model,
                 summarizer: None,

@@ -52,14 +52,14 @@ impl RuntimeSessionFactory {
         redactor
     }
 
-    /// The folder that a session works in, if it exists.
+    /// The directory that a session works in, if it exists.
     pub(crate) async fn workspace(
         &self,
         key: &SessionKey,
         profile: &SessionProfile,
     ) -> Result<Option<PathBuf>, RuntimeError> {
-        if let Some(folder) = &profile.workspace {
-            return Ok(Some(folder.clone()));
+        if let Some(dir) = &profile.workspace {
+            return Ok(Some(dir.clone()));
         }
         if let Some(known) = self.inner.sessions().get(key).and_then(|known| known.workspace.clone()) {
             return Ok(Some(known.path().to_owned()));

@@ -1,6 +1,6 @@
 //! The host files that the program of an MCP server needs.
 //!
-//! These are the folder where the program is installed, the folders of its interpreter, and the files among its
+//! These are the directory where the program is installed, the directories of its interpreter, and the files among its
 //! arguments. A sandbox shows these and no other files of the user.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,9 +24,9 @@ const MAX_STEPS: usize = 8;
 pub(super) struct ProgramFiles {
     /// The program, by its path on the host.
     pub(super) program: PathBuf,
-    /// Folders to read, by their real paths. No folder lies in another one.
-    pub(super) folders: BTreeSet<PathBuf>,
-    /// Other paths of these folders that contain symbolic links, with the real paths.
+    /// Directories to read, by their real paths. No directory lies in another one.
+    pub(super) dirs: BTreeSet<PathBuf>,
+    /// Other paths of these directories that contain symbolic links, with the real paths.
     pub(super) aliases: BTreeMap<PathBuf, PathBuf>,
     /// The directories among the arguments, as the arguments write them.
     pub(super) arguments: Vec<PathBuf>,
@@ -71,12 +71,12 @@ pub(super) fn program_files(
     for arg in args {
         files.add_argument(arg, search_paths);
     }
-    // An alias inside a visible folder is dropped: the sandbox sees the link itself.
-    let ProgramFiles { folders, aliases, .. } = &mut files;
+    // An alias inside a visible directory is dropped: the sandbox sees the link itself.
+    let ProgramFiles { dirs, aliases, .. } = &mut files;
     aliases.retain(|alias, real| {
         let of_workspace =
             |path: &Path| search_paths.workspace.is_some_and(|workspace| path.starts_with(workspace));
-        !folders.iter().any(|folder| alias.starts_with(folder)) && !of_workspace(alias) && !of_workspace(real)
+        !dirs.iter().any(|dir| alias.starts_with(dir)) && !of_workspace(alias) && !of_workspace(real)
     });
     Ok(files)
 }
@@ -92,57 +92,57 @@ fn find(command: &str, path: &OsStr, home: Option<&Path>) -> Result<PathBuf, Str
         return Err(format!("there is no program `{}`", absolute.display()));
     }
     std::env::split_paths(path)
-        .filter(|folder| folder.is_absolute())
-        .map(|folder| folder.join(command))
+        .filter(|dir| dir.is_absolute())
+        .map(|dir| dir.join(command))
         .find(|program| is_program(program))
         .ok_or_else(|| format!("there is no program `{command}` in the directories of `PATH`"))
 }
 
 impl ProgramFiles {
-    /// Adds the folders of a program, of the targets of its links, and of its interpreter.
+    /// Adds the directories of a program, of the targets of its links, and of its interpreter.
     fn add_program(&mut self, program: &Path, path: &OsStr) {
         let mut next = Some(program.to_owned());
         for _ in 0..MAX_STEPS {
             let Some(program) = next.take() else { return };
             self.add_installation(&program);
             next = match fs::read_link(&program) {
-                Ok(target) => program.parent().map(|folder| folder.join(target)),
+                Ok(target) => program.parent().map(|dir| dir.join(target)),
                 Err(_) => interpreter(&program, path),
             };
             next = next.filter(|program| is_program(program));
         }
     }
 
-    /// Adds the folder where a program is installed.
+    /// Adds the directory where a program is installed.
     ///
-    /// - For `PREFIX/bin/NAME` this is `PREFIX`, unless that is a personal folder.
+    /// - For `PREFIX/bin/NAME` this is `PREFIX`, unless that is a personal directory.
     /// - For `PREFIX/shims/NAME` this is `PREFIX`, unless that is a home directory or a directory of many programs. Version
     ///   managers such as pyenv put scripts there that look for the program below `PREFIX`.
-    /// - Otherwise it is the parent folder.
+    /// - Otherwise it is the parent directory.
     fn add_installation(&mut self, program: &Path) {
-        let Some(folder) = program.parent().and_then(|folder| folder.canonicalize().ok()) else { return };
-        if is_of_system(&folder) {
+        let Some(dir) = program.parent().and_then(|dir| dir.canonicalize().ok()) else { return };
+        if is_of_system(&dir) {
             return;
         }
-        let prefix = folder.parent().filter(|prefix| {
-            let is_installation = match folder.file_name().and_then(OsStr::to_str) {
+        let prefix = dir.parent().filter(|prefix| {
+            let is_installation = match dir.file_name().and_then(OsStr::to_str) {
                 Some("bin") => !is_personal(prefix),
                 Some("shims") => !is_home(prefix) && !SHARED.iter().any(|name| prefix.ends_with(name)),
                 _ => false,
             };
             is_installation && prefix.components().count() > 2
         });
-        let shown = prefix.unwrap_or(&folder);
-        self.add_folder(shown.to_owned());
+        let shown = prefix.unwrap_or(&dir);
+        self.add_dir(shown.to_owned());
         let given = program.ancestors().skip(1).take(2);
         let given = given.filter(|given| given.canonicalize().is_ok_and(|real| real == *shown)).last();
-        self.add_alias(given.or(program.parent()), if given.is_some() { shown } else { &folder });
-        if !self.path.contains(&folder) {
-            self.path.push(folder);
+        self.add_alias(given.or(program.parent()), if given.is_some() { shown } else { &dir });
+        if !self.path.contains(&dir) {
+            self.path.push(dir);
         }
     }
 
-    /// Adds the file or folder that an argument names. The argument may be the path alone, or `--option=PATH`.
+    /// Adds the file or directory that an argument names. The argument may be the path alone, or `--option=PATH`.
     fn add_argument(&mut self, arg: &str, search_paths: SearchPaths<'_>) {
         let value =
             arg.strip_prefix('-').and_then(|option| option.split_once('=')).map_or(arg, |(_, value)| value);
@@ -150,28 +150,28 @@ impl ProgramFiles {
         if !given.is_absolute() {
             return;
         }
-        // The file need not exist yet: the program may create it. A file that lies directly in a personal folder adds
-        // nothing, because the other files of that folder must stay hidden.
+        // The file need not exist yet: the program may create it. A file that lies directly in a personal directory adds
+        // nothing, because the other files of that directory must stay hidden.
         let real = given
             .canonicalize()
             .ok()
             .or_else(|| Some(given.parent()?.canonicalize().ok()?.join(given.file_name()?)));
         let Some(real) = real.filter(|real| !search_paths.leads_out(&given, real)) else { return };
-        let folder = if real.is_dir() { Some(real.as_path()) } else { real.parent() };
-        let is_shown = |folder: &&Path| {
-            let is_own = real.is_dir() || !is_personal(folder);
-            is_own && !is_of_system(folder) && folder.components().count() > 2
+        let dir = if real.is_dir() { Some(real.as_path()) } else { real.parent() };
+        let is_shown = |dir: &&Path| {
+            let is_own = real.is_dir() || !is_personal(dir);
+            is_own && !is_of_system(dir) && dir.components().count() > 2
         };
-        if let Some(folder) = folder.filter(is_shown) {
+        if let Some(dir) = dir.filter(is_shown) {
             if real.is_dir() {
                 self.arguments.push(given.clone());
             }
-            self.add_folder(folder.to_owned());
-            self.add_alias(if real.is_dir() { Some(&given) } else { given.parent() }, folder);
+            self.add_dir(dir.to_owned());
+            self.add_alias(if real.is_dir() { Some(&given) } else { given.parent() }, dir);
         }
     }
 
-    /// Records that this folder has another path.
+    /// Records that this directory has another path.
     fn add_alias(&mut self, given: Option<&Path>, real: &Path) {
         let is_other = |given: &&Path| {
             let is_plain =
@@ -183,12 +183,12 @@ impl ProgramFiles {
         }
     }
 
-    fn add_folder(&mut self, folder: PathBuf) {
-        if self.folders.iter().any(|known| folder.starts_with(known)) {
+    fn add_dir(&mut self, dir: PathBuf) {
+        if self.dirs.iter().any(|known| dir.starts_with(known)) {
             return;
         }
-        self.folders.retain(|known| !known.starts_with(&folder));
-        self.folders.insert(folder);
+        self.dirs.retain(|known| !known.starts_with(&dir));
+        self.dirs.insert(dir);
     }
 }
 
@@ -218,21 +218,20 @@ fn is_program(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
 }
 
-fn is_of_system(folder: &Path) -> bool {
-    SYSTEM.iter().any(|system| folder.starts_with(system)) && !folder.starts_with("/etc")
-        || folder.parent().is_none()
+fn is_of_system(dir: &Path) -> bool {
+    SYSTEM.iter().any(|system| dir.starts_with(system)) && !dir.starts_with("/etc") || dir.parent().is_none()
 }
 
-/// Whether a folder is a personal one, such as a home directory or `~/.local`. It holds more than one program.
-fn is_personal(folder: &Path) -> bool {
-    let is_hidden = folder.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
-    is_home(folder) || is_hidden && folder.parent().is_some_and(is_home)
+/// Whether a directory is a personal one, such as a home directory or `~/.local`. It holds more than one program.
+fn is_personal(dir: &Path) -> bool {
+    let is_hidden = dir.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
+    is_home(dir) || is_hidden && dir.parent().is_some_and(is_home)
 }
 
-/// Whether a folder looks like a home directory.
-fn is_home(folder: &Path) -> bool {
+/// Whether a directory looks like a home directory.
+fn is_home(dir: &Path) -> bool {
     const SIGNS: [&str; 6] = [".ssh", ".profile", ".bashrc", ".config", ".local", ".cache"];
-    SIGNS.iter().any(|sign| folder.join(sign).exists())
+    SIGNS.iter().any(|sign| dir.join(sign).exists())
 }
 
 #[cfg(test)]
@@ -248,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn a_script_shows_its_own_folder_and_its_interpreters() {
+    fn a_script_shows_its_own_directory_and_its_interpreters() {
         let root = tempfile::tempdir().unwrap();
         let root = root.path().canonicalize().unwrap();
         let (home, python) = (root.join("home"), root.join("opt/python/bin/python3"));
@@ -277,19 +276,19 @@ mod tests {
         let files = program_files("server", &args, search_paths).unwrap();
         assert_eq!(files.program, home.join(".local/bin/server"));
         let expected = [home.join(".local/bin"), tool.clone(), project, root.join("opt/python")];
-        assert!(files.folders.is_superset(&expected.into()), "{:?}", files.folders);
-        assert!(!files.folders.contains(&home), "{:?}", files.folders);
+        assert!(files.dirs.is_superset(&expected.into()), "{:?}", files.dirs);
+        assert!(!files.dirs.contains(&home), "{:?}", files.dirs);
         assert!(files.path.contains(&python.parent().unwrap().to_owned()), "{:?}", files.path);
 
         // As pyenv and its kin have it.
         program(&home.join(".pyenv/shims/python3"), "#!/usr/bin/env bash\n");
         let shim = program_files("~/.pyenv/shims/python3", &[], search_paths).unwrap();
-        assert!(shim.folders.contains(&home.join(".pyenv")), "{:?}", shim.folders);
-        assert!(!shim.folders.contains(&home), "{:?}", shim.folders);
+        assert!(shim.dirs.contains(&home.join(".pyenv")), "{:?}", shim.dirs);
+        assert!(!shim.dirs.contains(&home), "{:?}", shim.dirs);
         for (odd, whole) in [("shims", home.clone()), (".local/shims", home.join(".local"))] {
             program(&home.join(odd).join("python3"), "#!/usr/bin/env bash\n");
             let odd = program_files(&format!("~/{odd}/python3"), &[], search_paths).unwrap();
-            assert!(!odd.folders.contains(&whole), "{:?}", odd.folders);
+            assert!(!odd.dirs.contains(&whole), "{:?}", odd.dirs);
         }
 
         let error = program_files("none", &[], search_paths).unwrap_err();
@@ -304,8 +303,8 @@ mod tests {
         let root = root.path().canonicalize().unwrap();
         let (home, workspace) = (root.join("home"), root.join("workspace"));
         program(&home.join("venv/bin/server"), "\x7fELF");
-        for folder in [home.join("project"), workspace.join("inner")] {
-            fs::create_dir_all(folder).unwrap();
+        for dir in [home.join("project"), workspace.join("inner")] {
+            fs::create_dir_all(dir).unwrap();
         }
         let links = [
             (root.join("linked"), home.clone()),
@@ -326,13 +325,13 @@ mod tests {
         let files = program_files(server, &args(&[&current, &mine, &also]), search_paths).unwrap();
         let aliases = [(root.join("linked/venv"), home.join("venv")), (current, home.join("project"))];
         assert_eq!(files.aliases, aliases.into());
-        let folders = [home.join("project"), home.join("venv"), workspace.join("inner")];
-        assert_eq!(files.folders, folders.into());
+        let dirs = [home.join("project"), home.join("venv"), workspace.join("inner")];
+        assert_eq!(files.dirs, dirs.into());
 
         symlink(&workspace, home.join("way")).unwrap();
         for planted in [planted, home.join("way/planted")] {
             let files = program_files(server, &args(&[&planted]), search_paths).unwrap();
-            assert_eq!(files.folders, [home.join("venv")].into(), "{planted:?}");
+            assert_eq!(files.dirs, [home.join("venv")].into(), "{planted:?}");
         }
     }
 }

@@ -15,7 +15,7 @@ use conjure_mcp::{
     AddressScope, Authorize, ContainerRun, HttpServer, McpServerName, McpServerSpec, McpTransport,
     ServerPlace, StdioServer,
 };
-use conjure_sandbox::{NetworkPolicy, SandboxNetwork, SharedFolder};
+use conjure_sandbox::{NetworkPolicy, SandboxNetwork, SharedDir};
 use conjure_vault::LOGIN_VAULT;
 
 use super::program_files::SearchPaths;
@@ -234,15 +234,15 @@ impl Inner {
             program.command = utf8(&files.program).map_err(refused)?;
             roots = files.arguments;
             if matches!(kind, SandboxKind::BuiltIn(ExecutorKind::Jail)) {
-                for folder in files.folders {
-                    match workspace.filter(|workspace| folder.starts_with(workspace)) {
+                for dir in files.dirs {
+                    match workspace.filter(|workspace| dir.starts_with(workspace)) {
                         // The program may write the session's workspace, also by its path on the host.
                         Some(workspace) => allowed_paths.push(workspace.to_owned()),
-                        None => read_only.push(SharedFolder::new(folder.clone(), folder)),
+                        None => read_only.push(SharedDir::new(dir.clone(), dir)),
                     }
                 }
                 allowed_paths.dedup();
-                let aliases = files.aliases.into_iter().map(|(alias, real)| SharedFolder::new(real, alias));
+                let aliases = files.aliases.into_iter().map(|(alias, real)| SharedDir::new(real, alias));
                 read_only.extend(aliases);
                 let system = ["/usr/local/bin", "/usr/bin", "/bin"].map(PathBuf::from);
                 let path = std::env::join_paths(files.path.into_iter().chain(system));
@@ -319,7 +319,7 @@ fn vault_advice(vaults: &[String], url: &str) -> String {
     }
 }
 
-/// The name of the folder that is the home directory of a server's program. All sessions of a tenant share it.
+/// The name of the directory that is the home directory of a server's program. All sessions of a tenant share it.
 fn home_name(server: &str) -> String {
     let digits = Digest::of_bytes(server.as_bytes()).to_hex();
     format!("mcp-{}-{}", server.to_ascii_lowercase(), digits.get(..8).unwrap_or_default())

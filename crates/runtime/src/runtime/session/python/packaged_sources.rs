@@ -66,8 +66,7 @@ impl Inner {
         packages: PythonPackages,
     ) -> Result<Arc<dyn ExecutorSource>, RuntimeError> {
         let executor = packages.kind();
-        let (kind, context) =
-            (SandboxKind::BuiltIn(executor), context.with_read_only(packages.shared_folder()));
+        let (kind, context) = (SandboxKind::BuiltIn(executor), context.with_read_only(packages.shared_dir()));
         let source = self.sandboxes.unpooled_source(key, home, &kind, &self.config, context)?;
         // Weak references, so that an installation does not keep the runtime alive.
         let (inner, key, home) = (Arc::downgrade(self), key.clone(), Arc::downgrade(home));

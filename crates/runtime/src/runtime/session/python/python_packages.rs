@@ -22,7 +22,7 @@ use conjure_base::{Clock as _, Deadline, Digest, SystemClock, lock};
 use conjure_fs::{DirHandle, FileLock, ensure_dir};
 use conjure_sandbox::{
     CallOptions, Command, CommandEnd, CommandOutcome, Executor, Isolation, Layout, SandboxError,
-    SandboxErrorKind, SharedFolder,
+    SandboxErrorKind, SharedDir,
 };
 use futures_util::FutureExt as _;
 use futures_util::future::{BoxFuture, Shared};
@@ -36,10 +36,10 @@ use crate::runtime::session::python::python_requirement::PythonRequirement;
 use crate::workspace::CopyBounds;
 use crate::workspace::copy_tree;
 
-/// The path in a sandbox of the folder with the packages. The folder exists before the packages are installed.
+/// The path in a sandbox of the directory with the packages. The directory exists before the packages are installed.
 const SHARED_DIR: &str = "/opt/conjure/python";
 
-/// The name of the packages' directory in that folder.
+/// The name of the packages' directory in that directory.
 const PACKAGES: &str = "packages";
 
 /// How long an installation may take.
@@ -78,7 +78,7 @@ for text in sys.argv[1:]:
 /// The packages of one list, and where they are installed.
 pub(crate) struct PythonPackages {
     requirements: Vec<PythonRequirement>,
-    /// The folder that sandboxes share. It is empty until the packages are installed.
+    /// The directory that sandboxes share. It is empty until the packages are installed.
     shared: PathBuf,
     /// The directory of the packages. It exists once they are installed.
     dir: PathBuf,
@@ -90,7 +90,7 @@ pub(crate) struct PythonPackages {
 }
 
 impl PythonPackages {
-    /// Describes these packages of a tenant, and creates their shared folder. Blocks.
+    /// Describes these packages of a tenant, and creates their shared directory. Blocks.
     pub(crate) fn new(
         requirements: Vec<PythonRequirement>,
         home: &Arc<TenantDir>,
@@ -115,10 +115,10 @@ impl PythonPackages {
         self.kind
     }
 
-    /// The shared folder on this machine, and its path in the sandboxes. `None` for `local`, whose commands use this
+    /// The shared directory on this machine, and its path in the sandboxes. `None` for `local`, whose commands use this
     /// machine's paths.
-    pub(crate) fn shared_folder(&self) -> Option<SharedFolder> {
-        (self.kind != ExecutorKind::Local).then(|| SharedFolder::new(&self.shared, SHARED_DIR))
+    pub(crate) fn shared_dir(&self) -> Option<SharedDir> {
+        (self.kind != ExecutorKind::Local).then(|| SharedDir::new(&self.shared, SHARED_DIR))
     }
 
     /// The path at which the Python of a sandbox finds the packages.
@@ -136,7 +136,7 @@ impl PythonPackages {
     }
 }
 
-/// Creates the source of the sandbox for an installation, whose workspace is the given empty folder. Blocks.
+/// Creates the source of the sandbox for an installation, whose workspace is the given empty directory. Blocks.
 pub(crate) type InstallSource =
     Box<dyn Fn(PathBuf) -> Result<Arc<dyn ExecutorSource>, RuntimeError> + Send + Sync>;
 
@@ -329,10 +329,10 @@ fn finish(packages: &PythonPackages, workspace: &Path, cancel: &CancellationToke
     std::fs::rename(&partial, &packages.dir).map_err(|error| failed(&packages.dir, &error))
 }
 
-/// The user of a jail may be another one, so everybody may read the folder. The parent folders keep other users of this
+/// The user of a jail may be another one, so everybody may read the directory. The parent directories keep other users of this
 /// machine out.
-fn make_readable(folder: &File) -> std::io::Result<()> {
-    folder.set_permissions(Permissions::from_mode(0o755))
+fn make_readable(directory: &File) -> std::io::Result<()> {
+    directory.set_permissions(Permissions::from_mode(0o755))
 }
 
 /// A source that creates a sandbox only after the packages are installed.

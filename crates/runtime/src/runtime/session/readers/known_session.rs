@@ -37,7 +37,7 @@ pub(crate) struct PreparedParts {
     pub(crate) inputs: String,
     /// The values of the inputs.
     pub(crate) values: Inputs,
-    /// The folder on this machine that holds the session's files.
+    /// The directory on this machine that holds the session's files.
     pub(crate) workspace: Option<PathBuf>,
     pub(crate) artifacts: Option<ArtifactServices>,
     /// The parts of its MCP servers.

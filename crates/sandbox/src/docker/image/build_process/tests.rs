@@ -94,8 +94,8 @@ async fn what_a_program_says_is_told_line_by_line_and_how_it_ended() {
 #[tokio::test]
 async fn a_program_that_is_given_up_ends_with_all_that_it_started_and_clears_up_before() {
     let build_dir = BuildDir::make(None).unwrap();
-    let folder = build_dir.path().to_owned();
-    fs::create_dir(folder.join("kept")).unwrap();
+    let dir = build_dir.path().to_owned();
+    fs::create_dir(dir.join("kept")).unwrap();
     let script = "trap 'rmdir kept; exit' TERM; \
                   sh -c 'trap \"\" TERM; echo $$; exec >&2; while :; do sleep 1000; done' & \
                   wait; while :; do wait; done";
@@ -105,7 +105,7 @@ async fn a_program_that_is_given_up_ends_with_all_that_it_started_and_clears_up_
     let stubborn: i32 = lines.next_line().await.unwrap().unwrap().parse().unwrap();
     drop(process);
     build_dir.wait_cleanup().await;
-    assert!(!folder.join("kept").exists());
+    assert!(!dir.join("kept").exists());
     // It was killed; whoever adopted it may be slow to take notice.
     let deadline = SystemClock.deadline(Duration::from_secs(20));
     let is_gone = || match fs::read_to_string(format!("/proc/{stubborn}/stat")) {
@@ -117,5 +117,5 @@ async fn a_program_that_is_given_up_ends_with_all_that_it_started_and_clears_up_
         SystemClock.sleep_until(SystemClock.deadline(Duration::from_millis(5))).await;
     }
     drop(build_dir);
-    assert!(!folder.exists());
+    assert!(!dir.exists());
 }

@@ -49,7 +49,7 @@ pub(crate) fn start(
     release: &Release,
 ) -> Result<BuildProcess, ImageError> {
     build_dir.write("setup.sh", package_lists::SETUP)?;
-    debug_assert!(FINISH.contains(wheels::FOLDER));
+    debug_assert!(FINISH.contains(wheels::DIR));
     BuildProcess::start(build_dir, mmdebstrap, &arguments(options, release), &options.environment)
 }
 

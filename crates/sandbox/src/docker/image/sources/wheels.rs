@@ -13,7 +13,7 @@ use crate::docker::image::options::ImageOptions;
 use crate::docker::image::progress::ProgressReporter;
 
 /// The directory into which they are unpacked.
-pub(crate) const FOLDER: &str = "python";
+pub(crate) const DIR: &str = "python";
 
 /// Wheel platforms that the C library of every release supports.
 const PLATFORMS: [&str; 3] = ["manylinux2014", "manylinux_2_17", "manylinux_2_28"];
@@ -37,7 +37,7 @@ pub(crate) async fn fetch(
         "pip",
         "install",
         "--target",
-        FOLDER,
+        DIR,
         "--require-hashes",
         "--no-deps",
         "--only-binary",
@@ -64,7 +64,7 @@ pub(crate) async fn fetch(
     let (finished, ()) = tokio::join!(process.finish(progress), read(output, progress));
     finished?;
     // These programs contain the path of this machine's Python, so they are removed.
-    match std::fs::remove_dir_all(build_dir.path().join(FOLDER).join("bin")) {
+    match std::fs::remove_dir_all(build_dir.path().join(DIR).join("bin")) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
             Err(ImageError::io("remove the programs of the wheels", &error))
         }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::drill::Result;
 use crate::drill::checks::findings::Findings;
-use crate::drill::fixture::{TENANTS, data_folder, temporary_folder, tenant_folder};
+use crate::drill::fixture::{TENANTS, data_dir, temporary_dir, tenant_dir};
 use crate::drill::process::Identity;
 
 /// The activity of hosts during the check.
@@ -20,9 +20,9 @@ pub(crate) enum Quiet {
 }
 
 /// Looks for what is of no host that lives.
-pub(crate) fn check(folder: &Path, living: &[Identity], quiet: Quiet, findings: &mut Findings) -> Result<()> {
+pub(crate) fn check(dir: &Path, living: &[Identity], quiet: Quiet, findings: &mut Findings) -> Result<()> {
     for tenant in TENANTS {
-        let tenant = tenant_folder(folder, tenant);
+        let tenant = tenant_dir(dir, tenant);
         for path in ["sandboxes", "workspaces"].iter().flat_map(|name| entries(&tenant.join(name))) {
             let name = name_of(&path);
             // Those of sessions are looked at with the record; somebody may be removing one just now.
@@ -30,7 +30,7 @@ pub(crate) fn check(folder: &Path, living: &[Identity], quiet: Quiet, findings: 
                 || quiet == Quiet::NotAll && name.starts_with("dead-")
                 || living.iter().any(|host| name.starts_with(&format!("{}-", host.pid)));
             if !is_live {
-                findings.leftover.push(format!("the folder `{}`", path.display()));
+                findings.leftover.push(format!("the directory `{}`", path.display()));
             }
         }
         if quiet != Quiet::NotAll {
@@ -42,7 +42,7 @@ pub(crate) fn check(folder: &Path, living: &[Identity], quiet: Quiet, findings: 
             findings.leftover.extend(marks.map(|path| format!("`{}`, of what broke off", path.display())));
         }
     }
-    for path in entries(&data_folder(folder).join("processes")) {
+    for path in entries(&data_dir(dir).join("processes")) {
         let is_remembered = [".dead", ".lock"].iter().any(|ending| name_of(&path).ends_with(ending));
         // It is locked as long as its process lives.
         let is_abandoned = || File::open(&path).is_ok_and(|file| file.try_lock_shared().is_ok());
@@ -51,14 +51,14 @@ pub(crate) fn check(folder: &Path, living: &[Identity], quiet: Quiet, findings: 
         }
     }
     if quiet != Quiet::NotAll {
-        let temporary = entries(&temporary_folder(folder)).into_iter();
+        let temporary = entries(&temporary_dir(dir)).into_iter();
         findings.leftover.extend(temporary.map(|path| format!("the temporary `{}`", path.display())));
     }
     Ok(())
 }
 
-pub(super) fn entries(folder: &Path) -> Vec<PathBuf> {
-    fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()).collect()
+pub(super) fn entries(dir: &Path) -> Vec<PathBuf> {
+    fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path()).collect()
 }
 
 pub(super) fn name_of(path: &Path) -> String {
@@ -66,9 +66,9 @@ pub(super) fn name_of(path: &Path) -> String {
 }
 
 /// True if a file in the directory contains these bytes. Files that are deleted in the meantime do not count.
-pub(super) fn holding(folder: &Path, bytes: &[u8]) -> Vec<PathBuf> {
+pub(super) fn holding(dir: &Path, bytes: &[u8]) -> Vec<PathBuf> {
     let mut found = Vec::new();
-    for path in entries(folder) {
+    for path in entries(dir) {
         let Ok(kind) = fs::symlink_metadata(&path) else { continue };
         if kind.is_dir() {
             found.append(&mut holding(&path, bytes));

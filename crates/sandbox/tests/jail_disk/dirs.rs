@@ -1,4 +1,4 @@
-//! What commands leave in their folders, and what they see of those of others.
+//! What commands leave in their directories, and what they see of those of others.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
@@ -14,7 +14,7 @@ async fn the_host_can_read_and_delete_whatever_commands_create() {
     let fixture = fixture().await;
     let outside = tempfile::tempdir().unwrap();
     fs::write(outside.path().join("file"), "stays").unwrap();
-    // A folder deeper than any path can tell, folders without permissions, links to elsewhere, odd names.
+    // A directory deeper than any path can tell, directories without permissions, links to elsewhere, odd names.
     let script = format!(
         "umask 077; mkdir -p a/b; echo deep > a/b/c; ln -s {0} a/out; ln -s {0}/file a/b/out; ln -s / root; \
          mkfifo pipe; mkdir $'new\\nline' ./-rf ' '; \
@@ -34,7 +34,7 @@ async fn the_host_can_read_and_delete_whatever_commands_create() {
     for name in ["a/b/c", "a/b", "a"] {
         fs::set_permissions(path.join(name), fs::Permissions::from_mode(0o000)).unwrap();
     }
-    let Fixture { sandbox, workspace, data, _folder } = fixture;
+    let Fixture { sandbox, workspace, data, _dir } = fixture;
     drop((sandbox, workspace));
     assert_eq!(names(&data.path().join("workspaces")), [""; 0]);
     assert_eq!(names(outside.path()), ["file"]);
@@ -67,7 +67,7 @@ async fn only_the_paths_of_bind_mounts_are_visible() {
     let fixture = fixture().await;
     let mounts = fixture.bash("cut -d' ' -f4,5 /proc/self/mountinfo").await;
     let path = fixture.data.path().file_name().unwrap().to_str().unwrap().to_owned();
-    let own = format!("/{}/{path}/", fixture._folder.path().file_name().unwrap().to_str().unwrap());
+    let own = format!("/{}/{path}/", fixture._dir.path().file_name().unwrap().to_str().unwrap());
     let listed: Vec<&str> = mounts
         .lines()
         .filter(|line| line.contains(&own))
