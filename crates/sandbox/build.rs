@@ -30,7 +30,7 @@ fn main() -> Result<()> {
     println!("cargo::rerun-if-env-changed=CONJURE_GUEST");
     let for_linux = env::var("CARGO_CFG_TARGET_OS").is_ok_and(|os| os == "linux");
     if env::var_os("CARGO_FEATURE_LOCAL").is_none() || !for_linux {
-        // On other systems the library itself says that `local` is for Linux only.
+        // On other systems the library itself says that it is for Linux only.
         return Ok(());
     }
     let guest = match env::var_os("CONJURE_GUEST") {

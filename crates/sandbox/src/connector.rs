@@ -5,18 +5,15 @@
 //! started sandbox does, and ends it when it is dropped.
 
 use std::fmt;
-#[cfg(target_os = "linux")]
 use std::path::Path;
-#[cfg(target_os = "linux")]
 use std::sync::Arc;
 
 use conjure_guest::protocol::{Hello, SetupError, Welcome};
 use futures_util::future::BoxFuture;
 use tokio::io::{AsyncRead, AsyncWrite};
 
-#[cfg(target_os = "linux")]
 use crate::content::ContentInstaller;
-#[cfg(all(feature = "local", target_os = "linux"))]
+#[cfg(feature = "local")]
 use crate::copy::CopyPlan;
 use crate::error::{SandboxError, SandboxErrorKind};
 use crate::proxy_gateway::Proxy;
@@ -102,21 +99,19 @@ pub trait SandboxGuard: Send + fmt::Debug {
 
     /// Returns the installer of content for the running sandbox. [`crate::Sandbox::open`] calls this once, after the
     /// handshake. `None`: [`crate::Executor::install_content`] is unsupported.
-    #[cfg(target_os = "linux")]
     fn content_installer(&self) -> Option<Arc<dyn ContentInstaller>> {
         None
     }
 
     /// Returns the listener that is notified when the workspace directory is renamed. [`crate::Sandbox::open`] calls
     /// this once, after the handshake. `None`: the workspace cannot be renamed, and the sandbox cannot be a warm one.
-    #[cfg(target_os = "linux")]
     fn workspace_listener(&self) -> Option<Arc<dyn WorkspaceListener>> {
         None
     }
 
     /// Takes the plan of what to copy through the guest, for a sandbox that shares no directories with the host.
     /// [`crate::Sandbox::open`] calls this once, after the handshake. `None`: directories are shared.
-    #[cfg(all(feature = "local", target_os = "linux"))]
+    #[cfg(feature = "local")]
     fn copy_plan(&mut self) -> Option<CopyPlan> {
         None
     }
@@ -143,7 +138,6 @@ pub trait SandboxGuard: Send + fmt::Debug {
 
 /// Listens for renames of the workspace directory of a sandbox. A bind mount follows the directory; a recorded path
 /// does not.
-#[cfg(target_os = "linux")]
 pub trait WorkspaceListener: Send + Sync + fmt::Debug {
     /// Records the new path of the workspace on the host.
     ///

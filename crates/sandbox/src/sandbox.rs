@@ -3,7 +3,6 @@
 //! It owns the pending calls and the tasks that serve the guest's stream. Its state does not survive this process:
 //! when the stream ends, the guest ends itself and everything it runs.
 
-#[cfg(target_os = "linux")]
 mod content_changes;
 mod executor_impl;
 mod file_stream;
@@ -16,27 +15,24 @@ use std::sync::Arc;
 
 use conjure_base::{Clock, Deadline};
 use conjure_guest::protocol::{Reply, Request};
-#[cfg(all(feature = "jail", target_os = "linux"))]
+#[cfg(feature = "jail")]
 use futures_util::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::calls::call_options::CallOptions;
 use crate::calls::command::Command;
-#[cfg(all(feature = "local", target_os = "linux"))]
+#[cfg(feature = "local")]
 use crate::calls::executor::Executor as _;
 use crate::calls::files::WriteResult;
 use crate::calls::guest_ops::ContentSender;
-#[cfg(target_os = "linux")]
 use crate::connector::WorkspaceListener;
 use crate::connector::{Connector, StartedSandbox};
-#[cfg(target_os = "linux")]
 use crate::content::ContentInstaller;
-#[cfg(all(feature = "local", target_os = "linux"))]
+#[cfg(feature = "local")]
 use crate::copy::GuestCopier;
 use crate::error::{SandboxError, SandboxErrorKind};
 use crate::guest_connection::{GuestConnection, wrong_reply};
-#[cfg(target_os = "linux")]
 use crate::installed_content::InstalledContent;
 use crate::mux::{GRACE, HandshakeError, SharedMux, TunnelPolicy, run_tasks, shake_hands};
 use crate::settings::context::ExecutionContext;
@@ -52,17 +48,14 @@ pub struct Sandbox {
     pub(crate) guest: Arc<GuestConnection>,
     layout: Layout,
     isolation: Isolation,
-    #[cfg(target_os = "linux")]
     content_installer: Option<Arc<dyn ContentInstaller>>,
-    #[cfg(target_os = "linux")]
     installed: InstalledContent,
-    #[cfg(target_os = "linux")]
     #[cfg_attr(not(feature = "jail"), expect(dead_code, reason = "only spares ask for it"))]
     workspace_listener: Option<Arc<dyn WorkspaceListener>>,
     /// The session's variables, for a sandbox that was created before its session was known.
     environment: BTreeMap<String, String>,
     /// For a sandbox that shares no directories with the host.
-    #[cfg(all(feature = "local", target_os = "linux"))]
+    #[cfg(feature = "local")]
     copier: Option<GuestCopier>,
 }
 
@@ -128,13 +121,12 @@ impl Sandbox {
             }
         };
         let StartedSandbox { reader, writer, hello: _, layout, proxy, guard } = connection;
-        #[cfg(all(feature = "local", target_os = "linux"))]
+        #[cfg(feature = "local")]
         let (guard, copy_plan) = {
             let mut guard = guard;
             let copy_plan = guard.copy_plan();
             (guard, copy_plan)
         };
-        #[cfg(target_os = "linux")]
         let (content_installer, workspace_listener) = (guard.content_installer(), guard.workspace_listener());
         let gateway = proxy.map(|proxy| proxy.gateway);
         let tunnel_policy = if gateway.is_some() { TunnelPolicy::Accept } else { TunnelPolicy::Reject };
@@ -154,17 +146,14 @@ impl Sandbox {
             guest,
             layout,
             isolation,
-            #[cfg(target_os = "linux")]
             content_installer,
-            #[cfg(target_os = "linux")]
             installed: InstalledContent::for_context(context),
-            #[cfg(target_os = "linux")]
             workspace_listener,
             environment: BTreeMap::new(),
-            #[cfg(all(feature = "local", target_os = "linux"))]
+            #[cfg(feature = "local")]
             copier: None,
         };
-        #[cfg(all(feature = "local", target_os = "linux"))]
+        #[cfg(feature = "local")]
         if let Some(copy_plan) = copy_plan {
             match GuestCopier::copy_in(Arc::clone(&sandbox.guest), copy_plan, &CallOptions::until(deadline))
                 .await
@@ -197,44 +186,41 @@ impl Sandbox {
     }
 
     /// Assigns a sandbox that was created without a session to a session.
-    #[cfg(all(feature = "jail", target_os = "linux"))]
+    #[cfg(feature = "jail")]
     pub(crate) fn assign_to_session(&mut self, layout: Layout, environment: BTreeMap<String, String>) {
         (self.layout, self.environment) = (layout, environment);
     }
 
     /// The listener for renames of its workspace.
-    #[cfg(all(feature = "jail", target_os = "linux"))]
+    #[cfg(feature = "jail")]
     pub(crate) fn workspace_listener(&self) -> Option<&dyn WorkspaceListener> {
         self.workspace_listener.as_deref()
     }
 
     /// The index of its installed content.
-    #[cfg(target_os = "linux")]
     pub(crate) const fn installed(&self) -> &InstalledContent {
         &self.installed
     }
 
     /// The installer of content, where directories are shared with the host.
-    #[cfg(target_os = "linux")]
     pub(crate) fn content_installer(&self) -> Option<&dyn ContentInstaller> {
         self.content_installer.as_deref()
     }
 
     /// The copier through the guest, where no directories are shared.
-    #[cfg(all(feature = "local", target_os = "linux"))]
+    #[cfg(feature = "local")]
     pub(crate) const fn copier(&self) -> Option<&GuestCopier> {
         self.copier.as_ref()
     }
 
     /// The clock of its deadlines.
-    #[cfg(target_os = "linux")]
     pub(crate) fn clock(&self) -> &Arc<dyn Clock> {
         self.guest.mux.clock()
     }
 
     /// Resolves when the sandbox has ended. The future does not borrow this value, so it works after the value was
     /// moved.
-    #[cfg(all(feature = "jail", target_os = "linux"))]
+    #[cfg(feature = "jail")]
     pub(crate) fn wait_failed(&self) -> BoxFuture<'static, SandboxError> {
         let mux = Arc::clone(&self.guest.mux);
         Box::pin(async move { mux.failed().await })

@@ -1,7 +1,6 @@
 //! [`Executor`]: the API of one sandbox, as tool calls use it.
 
 use std::fmt;
-#[cfg(target_os = "linux")]
 use std::path::PathBuf;
 use std::pin::Pin;
 
@@ -13,7 +12,6 @@ use crate::calls::call_options::CallOptions;
 use crate::calls::command::{Command, CommandOutcome};
 use crate::calls::files::{CopyOutReport, LineRange, Listing, View, WriteResult};
 use crate::calls::process::Process;
-#[cfg(target_os = "linux")]
 use crate::content::{ContentDir, ContentItem};
 use crate::error::{SandboxError, SandboxErrorKind};
 use crate::settings::isolation::Isolation;
@@ -194,7 +192,6 @@ pub trait Executor: Send + Sync + fmt::Debug {
     /// `Exists` when the directory has other content of that name (the same content twice is no error); `BadRequest`
     /// when the name is invalid; `NotFound` when the store lacks some of the content; `NoSpace` when the disk is full;
     /// `Cancelled` and `TimedOut`; `Lost` when the sandbox has ended; `Unsupported` when it has no content directories.
-    #[cfg(target_os = "linux")]
     fn install_content<'a>(
         &'a self,
         provision: ContentItem,
@@ -211,7 +208,6 @@ pub trait Executor: Send + Sync + fmt::Debug {
     /// # Errors
     /// `BadRequest` when the name is invalid; `Cancelled` and `TimedOut`; `Lost` when the sandbox has ended;
     /// `Unsupported` when it has no content directories.
-    #[cfg(target_os = "linux")]
     fn remove_content<'a>(
         &'a self,
         dir: ContentDir,

@@ -1,6 +1,5 @@
 //! The [`Executor`] of a [`Sandbox`]: each method is one request to the guest.
 
-#[cfg(target_os = "linux")]
 use std::path::PathBuf;
 
 use bytes::Bytes;
@@ -11,18 +10,17 @@ use super::Sandbox;
 use crate::calls::call_options::CallOptions;
 use crate::calls::command::{Command, CommandOutcome};
 use crate::calls::executor::{ContentStream, Executor};
-#[cfg(all(feature = "local", target_os = "linux"))]
+#[cfg(feature = "local")]
 use crate::calls::files::CopyOutReport;
 use crate::calls::files::{LineRange, Listing, View, WriteResult};
 use crate::calls::guest_ops::{self, ContentSender};
 use crate::calls::process::Process;
-#[cfg(target_os = "linux")]
 use crate::content::{ContentDir, ContentItem};
 use crate::error::SandboxError;
 use crate::guest_connection::wrong_reply;
 use crate::mux::GRACE;
 use crate::settings::isolation::Isolation;
-#[cfg(all(feature = "local", target_os = "linux"))]
+#[cfg(feature = "local")]
 use crate::settings::layout::HostAccess;
 use crate::settings::layout::Layout;
 
@@ -38,12 +36,12 @@ impl Executor for Sandbox {
         self.isolation
     }
 
-    #[cfg(all(feature = "local", target_os = "linux"))]
+    #[cfg(feature = "local")]
     fn host_access(&self) -> HostAccess {
         if self.copier.is_some() { HostAccess::Copied } else { HostAccess::Mounted }
     }
 
-    #[cfg(all(feature = "local", target_os = "linux"))]
+    #[cfg(feature = "local")]
     fn copy_out(&self, options: CallOptions) -> BoxFuture<'_, Result<CopyOutReport, SandboxError>> {
         Box::pin(async move {
             match &self.copier {
@@ -53,7 +51,7 @@ impl Executor for Sandbox {
         })
     }
 
-    #[cfg(all(feature = "local", target_os = "linux"))]
+    #[cfg(feature = "local")]
     fn take_model_notice(&self) -> Option<String> {
         self.copier.as_ref()?.take_model_notice()
     }
@@ -215,7 +213,6 @@ impl Executor for Sandbox {
         Box::pin(self.change(request, ContentSender::from_stream(content), options))
     }
 
-    #[cfg(target_os = "linux")]
     fn install_content<'a>(
         &'a self,
         item: ContentItem,
@@ -224,7 +221,6 @@ impl Executor for Sandbox {
         Box::pin(self.install(item, options))
     }
 
-    #[cfg(target_os = "linux")]
     fn remove_content<'a>(
         &'a self,
         dir: ContentDir,

@@ -15,7 +15,7 @@ use serde::Deserialize;
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum ExecutorKind {
-    /// Namespaces created by the library itself, without a daemon and without root. Linux only.
+    /// Namespaces created by the library itself, without a daemon and without root.
     #[default]
     Jail,
     /// A container of Docker Engine or Podman, from a configured image.
