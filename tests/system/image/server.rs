@@ -70,7 +70,7 @@ impl ServerImage {
         assert!(strip.status().unwrap().success());
         let from = format!("BASE={}", image._base.name());
         let context = context.path().to_str().unwrap();
-        output(&["build", "--quiet", "--tag", &image.name, "--build-arg", &from, context]);
+        output(&["build", "--no-cache", "--quiet", "--tag", &image.name, "--build-arg", &from, context]);
         output(&["volume", "create", &image.name]);
         Some(image)
     }

@@ -114,7 +114,7 @@ impl BuildClient {
         taken.map(drop).map_err(|error| explained(&self.address, "take the image", &error))
     }
 
-    /// Lets the engine build an image.
+    /// Lets the engine build an image. It uses no layers of other builds: they would be missing if such a build fails meanwhile and is removed.
     pub(super) async fn build(
         &self,
         name: &ImageName,
@@ -127,6 +127,7 @@ impl BuildClient {
             .t(&name.to_string())
             .rm(true)
             .forcerm(true)
+            .nocache(true)
             .buildargs(&arguments)
             .build();
         let body = bollard::body_full(context.into());
