@@ -2,7 +2,7 @@
 
 use conjure::skill::AllowRule;
 use conjure::tool::ToolCall;
-use conjure_toolbox::call_text::{self, bound_lines};
+use conjure_toolbox::call_text::{self, bound_lines, truncate_middle};
 
 use crate::cli::terminal::printable;
 
@@ -25,12 +25,19 @@ pub(super) struct ReplyChoices {
     pub(super) has_always: bool,
 }
 
+/// The maximum width of a rule in the line that asks, in columns. The call itself is shown above that line, and must stay visible.
+const MAX_RULE_COLUMNS: usize = 120;
+
 /// The reason of a denial if the user gives none.
 const DEFAULT_DENY_REASON: &str = "the user said no";
 
-/// The replies for a call. If there is no rule for it, the user can allow only this one call.
-pub(super) fn reply_choices(rule: Option<&AllowRule>) -> ReplyChoices {
-    let always = rule.map_or_else(String::new, |rule| format!(", a: all `{rule}` in this session"));
+/// The replies for a call. If there is no rule for it, the user can allow only this one call. A long rule is shortened. `redact` is called
+/// with the rule as a whole.
+pub(super) fn reply_choices(rule: Option<&AllowRule>, redact: impl Fn(&str) -> String) -> ReplyChoices {
+    let always = rule.map_or_else(String::new, |rule| {
+        let rule = printable(&redact(&rule.to_string()));
+        format!(", a: all `{}` in this session", truncate_middle(&rule, MAX_RULE_COLUMNS))
+    });
     ReplyChoices { prompt: format!("allow it? y: yes, n [WHY]: no{always} > "), has_always: rule.is_some() }
 }
 
@@ -101,6 +108,22 @@ mod tests {
         let file = serde_json::json!({"path": "a.txt", "file_text": "one\ntwo"});
         let call = ToolCall::new("toolu_1", "create_file", &file);
         assert_eq!(input_lines(&call, str::to_owned), ["path: a.txt", "file_text:", "  one", "  two"]);
+    }
+
+    #[test]
+    fn the_line_that_asks_is_short_however_long_the_command_is() {
+        let prompt = |command: &str| {
+            let rule: AllowRule = format!("bash_tool({command})").parse().unwrap();
+            reply_choices(Some(&rule), |text| text.replace("s3cret", "[REDACTED:KEY]")).prompt
+        };
+        assert_eq!(
+            prompt("git clone s3cret"),
+            "allow it? y: yes, n [WHY]: no, a: all `bash_tool(git clone [REDACTED:KEY])` in this session > "
+        );
+        let hidden = prompt(&format!("env rm -rf important; {}echo hello", " ".repeat(130_900)));
+        assert!(hidden.contains("a: all `bash_tool(env rm -rf important; "), "{hidden}");
+        assert!(hidden.contains(" characters …") && hidden.contains(" echo hello)` in this session > "));
+        assert!(hidden.chars().count() < 250, "{hidden}");
     }
 
     #[test]

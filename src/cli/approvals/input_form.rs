@@ -1,6 +1,7 @@
 //! Formats the questions of a tool for the terminal, and parses the user's lines as values of the form.
 
 use conjure::session::InputQuestion;
+use conjure_toolbox::call_text::{bound_lines, truncate_middle};
 use serde_json::Value;
 
 use crate::cli::terminal::printable;
@@ -37,10 +38,13 @@ pub(super) enum FieldInput {
     Invalid(String),
 }
 
-/// The question as lines.
+/// The maximum width of the text before an input, in columns.
+const MAX_PROMPT_COLUMNS: usize = 1000;
+
+/// The question as lines. Of a long one, the beginning and the end are shown, so that the line that names the server stays visible.
 pub(super) fn describe_question(asked_by: &str, question: &InputQuestion) -> String {
-    let lines: String =
-        question.message.split('\n').map(|line| format!("    {}\n", printable(line))).collect();
+    let lines: Vec<String> = question.message.split('\n').map(printable).collect();
+    let lines: String = bound_lines(&lines).iter().map(|line| format!("    {line}\n")).collect();
     format!("the MCP server `{}` asks:\n{lines}", printable(asked_by))
 }
 
@@ -83,7 +87,8 @@ fn form_field(name: &str, property: &Value, is_required: bool) -> FormField {
         (None, false) => " (may be left empty)".to_owned(),
         (None, true) => String::new(),
     };
-    let prompt = format!("{} > ", printable(&format!("{title}{about}{takes}{empty}")));
+    let prompt = printable(&format!("{title}{about}{takes}{empty}"));
+    let prompt = format!("{} > ", truncate_middle(&prompt, MAX_PROMPT_COLUMNS));
     FormField { name: name.to_owned(), prompt, kind, is_required, default }
 }
 
@@ -136,9 +141,21 @@ impl FormField {
 
 #[cfg(test)]
 mod tests {
+    use conjure::session::InputForm;
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn a_long_question_leaves_its_first_line_on_the_screen() {
+        let form = InputForm::Url { url: "https://example.com".to_owned() };
+        let question = InputQuestion { message: "x\n".repeat(50_000) + "end", form };
+        let told = describe_question("git", &question);
+        assert!(told.starts_with("the MCP server `git` asks:\n    x\n") && told.ends_with("    end\n"));
+        assert!(told.lines().count() < 250, "{}", told.lines().count());
+        let fields = form_fields(&json!({"properties": {"name": {"description": "d".repeat(100_000)}}}));
+        assert!(fields[0].prompt.starts_with("name, d") && fields[0].prompt.len() < 1100);
+    }
 
     #[test]
     fn a_form_is_asked_field_by_field_and_each_line_is_checked() {

@@ -74,7 +74,7 @@ impl TerminalApprover {
             return ApprovalOutcome::Decided(Decision::Allow);
         }
         let rule = rule_for_call(call);
-        let choices = reply_choices(rule.as_ref());
+        let choices = reply_choices(rule.as_ref(), |text| self.terminal.redacted(text).into_owned());
         self.describe(call).await;
         if !self.replies.begin_question() {
             return ApprovalOutcome::Undecided;
