@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use conjure_base::text::classify_chars;
 use serde::{Deserialize, Serialize};
 use unicode_normalization::UnicodeNormalization as _;
 use unicode_normalization::char::is_combining_mark;
@@ -38,15 +39,16 @@ impl SkillName {
     /// Creates the name of a leniently loaded skill. Also returns the rules that it breaks.
     ///
     /// # Errors
-    /// When the text is blank, longer than 255 bytes, `.` or `..`, or has a slash or a control character. Such a name
-    /// cannot be a directory's, and cannot stand in one line of a prompt.
+    /// When the text is blank, longer than 255 bytes, `.` or `..`, or has a slash, a control character or a hidden one.
+    /// Such a name cannot be a directory's, and cannot stand in one line of a prompt.
     pub fn lenient(text: impl AsRef<str>) -> Result<(Self, Vec<NameProblem>), SkillNameError> {
         let name = normalised(text.as_ref()).into_owned();
         if name.is_empty() {
             return Err(SkillNameError { problems: vec![NameProblem::Empty] });
         }
         let dots = name == "." || name == "..";
-        if dots || name.len() > MAX_NAME_BYTES || name.contains(|c: char| c == '/' || is_breaking(c)) {
+        let is_unsafe = |(c, is_deceptive): (char, bool)| c == '/' || c.is_control() || is_deceptive;
+        if dots || name.len() > MAX_NAME_BYTES || classify_chars(&name).any(is_unsafe) {
             return Err(SkillNameError { problems: vec![NameProblem::Unsafe { name }] });
         }
         let problems = problems_of(&name);
@@ -128,8 +130,8 @@ pub enum NameProblem {
         /// The name, in NFKC form.
         name: String,
     },
-    /// It cannot be the name of a directory, so it is refused even in lenient mode.
-    #[error("skill name '{}' cannot be the name of a directory", name.escape_debug())]
+    /// It cannot be the name of a directory, or it has hidden characters, so it is refused even in lenient mode.
+    #[error("skill name '{}' has hidden characters, or cannot be the name of a directory", name.escape_debug())]
     Unsafe {
         /// The name, in NFKC form.
         name: String,
@@ -231,11 +233,6 @@ fn is_letter_or_number(c: char) -> bool {
     c.is_alphanumeric() && !is_combining_mark(c) && !circled_or_squared
 }
 
-/// Whether the character breaks a line or is an invisible control character.
-fn is_breaking(c: char) -> bool {
-    c.is_control() || matches!(c, '\u{2028}' | '\u{2029}')
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -284,7 +281,20 @@ mod tests {
         let (name, problems) = SkillName::lenient("My Skill").unwrap();
         assert_eq!(name.as_str(), "My Skill");
         assert_eq!(problems.len(), 2);
-        for text in ["", "..", ".", "a/b", "a\nb", "a\0b", "a\u{2028}b", &"a".repeat(256)] {
+        let long = "a".repeat(256);
+        for text in [
+            "",
+            "..",
+            ".",
+            "a/b",
+            "a\nb",
+            "a\0b",
+            "a\u{2028}b",
+            "a\u{202e}b",
+            "a\u{e0041}",
+            "a\u{200b}b",
+            &long,
+        ] {
             assert!(SkillName::lenient(text).is_err(), "{text:?}");
         }
     }
