@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use conjure_base::text::strip_deceptive;
+
 /// Replacement of a character that XML cannot contain.
 const REPLACEMENT: &str = "\u{FFFD}";
 
@@ -48,7 +50,8 @@ pub(crate) fn without_forbidden(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// Writes elements, with each tag and each value on its own line, without indentation.
+/// Writes elements, with each tag and each value on its own line, without indentation. Values and names have no hidden text: names and paths
+/// of skills may have some.
 #[derive(Debug, Default)]
 pub(crate) struct XmlWriter {
     text: String,
@@ -64,14 +67,14 @@ impl XmlWriter {
 
     /// Writes an element with a name: `<tag name="...">`.
     pub(crate) fn named(&mut self, tag: &'static str, name: &str, content: impl FnOnce(&mut Self)) {
-        self.line(&format!("<{tag} name=\"{}\">", escape(name)));
+        self.line(&format!("<{tag} name=\"{}\">", escape(&strip_deceptive(name))));
         content(self);
         self.line(&format!("</{tag}>"));
     }
 
     /// Writes an element that contains this value.
     pub(crate) fn value(&mut self, tag: &'static str, value: &str) {
-        self.element(tag, |xml| xml.line(&escape(value)));
+        self.element(tag, |xml| xml.line(&escape(&strip_deceptive(value))));
     }
 
     /// Writes XML that is already escaped.

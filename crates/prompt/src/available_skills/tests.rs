@@ -28,6 +28,17 @@ fn without_skills_there_is_no_block_and_without_a_location_no_element() {
 }
 
 #[test]
+fn names_and_locations_have_no_hidden_text() {
+    let hidden = "a\u{e0049}\u{e0067}b\u{202e}";
+    let text = block([entry(hidden, hidden, &format!("/skills/{hidden}/SKILL.md"))].into_iter());
+    let skill = parse(&text).unwrap().swap_remove(0);
+    assert_eq!((&*skill.name, &*skill.description, &*skill.location), ("ab", "ab", "/skills/ab/SKILL.md"));
+    let mut xml = XmlWriter::default();
+    xml.named("skill", hidden, |_| {});
+    assert_eq!(xml.finish(), "<skill name=\"ab\">\n</skill>");
+}
+
+#[test]
 fn a_description_that_is_longer_than_the_format_allows_is_cut_at_a_character() {
     let whole = "é".repeat(MAX_DESCRIPTION_CHARS);
     let shown = |description: &str| {
@@ -147,9 +158,9 @@ proptest! {
         let expected: Vec<Parsed> = fields
             .iter()
             .map(|(name, description, location)| Parsed {
-                name: sayable(name),
+                name: sayable(&strip_deceptive(name)),
                 description: sayable(&strip_deceptive(description)),
-                location: sayable(location),
+                location: sayable(&strip_deceptive(location)),
             })
             .collect();
         prop_assert_eq!(parse(&text), Ok(expected));

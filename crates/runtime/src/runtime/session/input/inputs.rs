@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use conjure_base::text::truncate;
+use conjure_base::text::{strip_deceptive, truncate};
 use conjure_base::{MIN_SECRET_BYTES, Redactor};
 use conjure_conversation::{SessionProfile, SkillActivation};
 use conjure_prompt::escape;
@@ -241,7 +241,8 @@ fn sensitive_inputs(skills: &[Arc<Skill>]) -> BTreeSet<String> {
     inputs.filter(|input| input.sensitive()).map(|input| input.name().to_owned()).collect()
 }
 
-/// The text for the model: the values that it may see, and the names of the variables that scripts read.
+/// The text for the model: the values that it may see, and the names of the variables that scripts read. It has no hidden text, since a value
+/// may be the default of a skill.
 fn prompt_text(values: &Inputs, visible: &BTreeSet<String>) -> String {
     if values.is_empty() {
         return String::new();
@@ -266,7 +267,7 @@ fn prompt_text(values: &Inputs, visible: &BTreeSet<String>) -> String {
         shown.push_str("</input>\n");
     }
     shown.push_str("</inputs>");
-    shown
+    strip_deceptive(&shown).into_owned()
 }
 
 #[cfg(test)]

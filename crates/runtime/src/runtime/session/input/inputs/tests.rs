@@ -34,4 +34,6 @@ fn what_is_shown_is_escaped_and_cut() {
     assert!(shown.contains("<value>[1,&quot;two&quot;]</value>"));
     assert!(!shown.contains("secret</value>") && shown.contains("<variable>CONJURE_INPUT_D</variable>"));
     assert_eq!(prompt_text(&Inputs::new(), &BTreeSet::new()), "");
+    let hidden = Inputs::from([("a".to_owned(), json!("A\u{e0049}\u{202e}B"))]);
+    assert!(prompt_text(&hidden, &["a".to_owned()].into()).contains("<value>AB</value>"));
 }
