@@ -13,8 +13,8 @@ use crate::wire_headers::{answer_mcp, http_spec};
 use crate::wire_schema::{check, entry};
 
 const LOAD_SKILL: &str = "mcp_load_skill";
-const MANUAL: &str =
-    "---\nname: notes\ndescription: Takes notes.\nmetadata:\n  level: 3\n---\nRun `run.py`.\n";
+/// Its hidden characters do not reach the model.
+const MANUAL: &str = "---\nname: notes\ndescription: Takes notes.\nmetadata:\n  level: 3\n---\nRun `run\u{202e}.py`\u{e0041}.\n";
 
 /// What the server lists, and what it sends.
 #[derive(Clone)]

@@ -1,8 +1,10 @@
 //! Dispatches calls of the runtime tools.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
-use conjure_conversation::SessionView;
+use conjure_base::text::strip_deceptive;
+use conjure_conversation::{ResultContent, SessionView};
 
 use super::request::SkillRequest;
 use super::skill_tools::{DispatchOutcome, MAX_SCRIPT_DURATION, SkillCallContext, SkillTools, execution};
@@ -21,7 +23,11 @@ impl SkillTools {
     }
 
     /// Runs a call. A failure is a result too.
+    ///
+    /// What comes from the files of a skill, also from its metadata and file names, has no hidden text: who reviews the skill does not see it,
+    /// so the model does not get it either. The output of scripts stays as it is.
     pub(crate) async fn run(&self, request: SkillRequest, call: SkillCallContext<'_>) -> DispatchOutcome {
+        let is_script = matches!(request, SkillRequest::RunScript(_));
         let done = match request {
             SkillRequest::Load { skills, mode } => self.load(skills, mode, &call).await,
             SkillRequest::Unload(which) => self.unload(&which, &call.session_view),
@@ -30,6 +36,15 @@ impl SkillTools {
             }
             SkillRequest::RunScript(script) => self.run_script(script, &call).await.map(Into::into),
         };
-        done.unwrap_or_else(|error| ToolOutput::from(error).into())
+        let mut done = done.unwrap_or_else(|error| ToolOutput::from(error).into());
+        for part in &mut done.outcome.content {
+            if let ResultContent::Text { text } = part
+                && !is_script
+                && let Cow::Owned(visible) = strip_deceptive(text)
+            {
+                *text = visible;
+            }
+        }
+        done
     }
 }

@@ -142,6 +142,34 @@ async fn loading_and_unloading() {
 }
 
 #[tokio::test]
+async fn nothing_that_a_skill_hides_is_in_a_result() {
+    let fixture = Fixture::new();
+    let root = fixture.place.path().join("csv");
+    let hidden = "Reads\u{e0049}\u{e0067} CSV\u{202e}.";
+    let text = format!(
+        "---\nname: csv\ndescription: {hidden}\nlicense: {hidden}\nmetadata:\n  by: {hidden}\n---\nCount lines.\n"
+    );
+    fs::write(root.join("SKILL.md"), text).unwrap();
+    fs::create_dir(root.join("references")).unwrap();
+    fs::write(root.join("references/one\u{202e}\u{e0041}.md"), "").unwrap();
+    let skill = SessionSkill::from_skill(Arc::new(Skill::load(&root, Mode::Lenient).unwrap()));
+    let skills = SessionSkills::new([Arc::new(skill)], SkillLocations::host());
+    for (tool, input) in [
+        ("skills_load", json!({"names": ["csv"]})),
+        ("skills_read", json!({"path": "references"})),
+        ("skills_read", json!({"path": "none.md"})),
+    ] {
+        let pins: Vec<PinnedSkill> = skills.iter().map(|skill| skill.pinned_ref().unwrap()).collect();
+        let view = SessionView::with_active_skills(pins);
+        let toolbox = Toolbox::builder().with_skills(SkillTools::new(skills.clone())).build().unwrap();
+        let context = CallContext { view, ..CallContext::default() };
+        let text = toolbox.run_without_input(&call(tool, input.clone()), context).await.text();
+        assert!(text.contains("Reads CSV.") || text.contains("one"), "{input}: {text}");
+        assert!(!text.contains(['\u{202e}', '\u{e0041}', '\u{e0049}', '\u{e0067}']), "{input}: {text:?}");
+    }
+}
+
+#[tokio::test]
 async fn tools_are_called_by_their_wire_name_only() {
     let fixture = Fixture::new();
     let script = json!({"path": "scripts/extract.py"});

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
+use conjure_base::text::strip_deceptive;
 use conjure_conversation::{CallConcurrency, CallTraits, PermissionPolicy, ToolDefinition};
 use conjure_sandbox::{CallOptions, Executor};
 use conjure_toolbox::{Tool, ToolContext, ToolOutput};
@@ -94,7 +95,7 @@ impl Tool for LoadSkillTool {
         let text = |description: &str| json!({"type": "string", "description": description});
         ToolDefinition {
             name: LOAD_SKILL_TOOL.to_owned(),
-            description,
+            description: strip_deceptive(&description).into_owned(),
             input_schema: json!({
                 "type": "object",
                 "properties": {
@@ -171,7 +172,8 @@ impl LoadSkillTool {
             None => told.push_str(" The session has no sandbox for its files."),
         }
         let _ = write!(told, "]\n\n{instructions}");
-        Ok(told)
+        // Who reviews the skill does not see hidden text, so the model does not get it either.
+        Ok(strip_deceptive(&told).into_owned())
     }
 
     /// Finds the skill in exactly the version that the input names.
