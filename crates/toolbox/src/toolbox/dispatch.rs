@@ -174,7 +174,7 @@ impl Toolbox {
 
     /// Wraps a progress sink. The wrapper limits the rate and length of the reports, redacts secrets, and removes invisible
     /// characters.
-    fn redacting_sink(&self, sink: &ProgressSink) -> ProgressSink {
+    pub(super) fn redacting_sink(&self, sink: &ProgressSink) -> ProgressSink {
         let (sink, redactor, clock) = (sink.clone(), self.redactor.clone(), Arc::clone(&self.clock));
         let next_at = Mutex::new(clock.deadline(Duration::ZERO));
         ProgressSink::new(move |progress: ToolProgress| {
@@ -186,9 +186,9 @@ impl Toolbox {
                 *next_at = clock.deadline(PROGRESS_PAUSE);
             }
             let redactable = truncate(&progress.message, MAX_REDACTED_CHARS);
-            let shown: String =
-                strip_deceptive(&redactor.redact(&redactable)).chars().filter(|c| !c.is_control()).collect();
-            let message = truncate(shown.trim(), MAX_PROGRESS_CHARS).into_owned();
+            // Redact afterwards: the characters that are left out could divide a secret.
+            let visible: String = strip_deceptive(&redactable).chars().filter(|c| !c.is_control()).collect();
+            let message = truncate(redactor.redact(&visible).trim(), MAX_PROGRESS_CHARS).into_owned();
             sink.report(ToolProgress { message, ..progress });
         })
     }

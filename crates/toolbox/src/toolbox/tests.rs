@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use conjure_base::{Clock as _, SessionId, SystemClock, TenantId};
+use conjure_base::{CallId, Clock as _, Redactor, SessionId, SystemClock, TenantId};
 use conjure_conversation::{
-    Authorization, CallConcurrency, CallContext, CallTraits, ResultContent, SessionView, ToolCall,
-    ToolRunner as _,
+    Authorization, CallConcurrency, CallContext, CallTraits, ProgressSink, ResultContent, SessionView,
+    ToolCall, ToolProgress, ToolRunner as _,
 };
 use conjure_sandbox::CallOptions;
 use futures_util::future::{self, BoxFuture};
@@ -504,7 +504,7 @@ proptest! {
         let content = texts.into_iter().map(|text| ResultContent::Text { text }).collect();
         let limits = OutputLimits { text: room, ..OutputLimits::default() };
         let toolbox = Toolbox::builder().with_limits(limits).build().unwrap();
-        let result = toolbox.finalize_result(&conjure_base::CallId::new("a"), ToolOutput { content, status, input_request: None });
+        let result = toolbox.finalize_result(&CallId::new("a"), ToolOutput { content, status, input_request: None });
         prop_assert_eq!(result.is_error, !succeeded);
         prop_assert!(!result.text().is_empty() && crate::text::is_clean(&result.text()));
         // Each of at most a hundred parts may end in a notice.
@@ -529,4 +529,20 @@ proptest! {
         let rejected = matches!(toolbox.parse(&call), ParsedCall::Rejected(_));
         prop_assert!(!rejected || (result.is_error && toolbox.traits(&call).concurrency == CallConcurrency::Shared));
     }
+}
+
+#[test]
+fn no_secret_is_put_together_when_hidden_characters_are_left_out() {
+    let redactor = Redactor::new([("KEY", "s3cret-value")]);
+    let toolbox = Toolbox::builder().with_redactor(redactor).build().unwrap();
+    let told = Arc::new(Mutex::new(String::new()));
+    let collected = Arc::clone(&told);
+    let sink = ProgressSink::new(move |progress| *collected.lock().unwrap() = progress.message);
+    toolbox.redacting_sink(&sink).report(ToolProgress {
+        call_id: CallId::new("toolu_1"),
+        done: 1.0,
+        total: None,
+        message: "one s3c\u{200b}ret\u{1}-value\u{202e}".to_owned(),
+    });
+    assert_eq!(*told.lock().unwrap(), "one [REDACTED:KEY]");
 }
