@@ -1,6 +1,7 @@
 //! Skills as resources (SEP-2640): their files by URI, with size and digest.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 
 use conjure_base::text::strip_deceptive;
@@ -36,12 +37,8 @@ impl SkillFiles {
             let known: Vec<String> = self.0.keys().map(|known| format!("`{known}`")).collect();
             format!("there is no skill `{}`; the skills are: {}", name.escape_debug(), known.join(", "))
         })?;
-        let bytes = if path == SKILL_MD {
-            std::fs::read(skill.location()).map_err(|error| error.to_string())
-        } else {
-            skill.read_resource_up_to(path, MAX_FILE_BYTES).map_err(|error| error.to_string())
-        };
-        bytes.map_err(|error| {
+        let file = if path == SKILL_MD { main_file(skill) } else { Path::new(path) };
+        skill.read_resource_up_to(file, MAX_FILE_BYTES).map_err(|error| {
             format!("`{}` of the skill `{name}` cannot be read: {error}", path.escape_debug())
         })
     }
@@ -54,14 +51,15 @@ impl SkillFiles {
     /// The URIs and sizes of a skill's files, `SKILL.md` first. Blocks.
     pub(super) fn uris(skill: &Skill) -> Vec<(String, u64)> {
         let name = skill.name();
-        let main = std::fs::metadata(skill.location()).map_or(0, |found| found.len());
+        let size = |path: &Path| skill.resource_start(path, 0).map(|start| start.size);
+        let main = size(main_file(skill)).unwrap_or(0);
         let listed = skill.resources().map(|resources| {
             let file = |path: &str, size| (format!("skill://{name}/{path}"), size);
             let files: Vec<_> = resources
                 .iter()
                 .filter_map(|resource| {
                     let path = resource.path().to_str()?;
-                    let size = std::fs::metadata(skill.root_dir().join(path)).ok()?.len();
+                    let size = size(resource.path()).ok()?;
                     (path != SKILL_MD).then(|| file(path, size))
                 })
                 .collect();
@@ -96,5 +94,43 @@ impl SkillFiles {
     pub(super) fn of_uri(&self, uri: &str) -> Option<&Arc<Skill>> {
         let (name, path) = Self::parse_uri(uri)?;
         self.0.get(name).filter(|_| path == SKILL_MD)
+    }
+}
+
+/// The name of the skill's main file, which may also be `skill.md`. It is read beneath the skill's directory, because the file may be replaced
+/// by a link after the skill was loaded.
+fn main_file(skill: &Skill) -> &Path {
+    skill.location().file_name().map_or(Path::new(SKILL_MD), Path::new)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use conjure_skill::Mode;
+
+    use super::*;
+
+    #[test]
+    fn no_file_is_served_through_a_link_that_leads_out() {
+        let temp = tempfile::tempdir().unwrap();
+        let (dir, outside) = (temp.path().join("pdf"), temp.path().join("outside"));
+        fs::create_dir(&dir).unwrap();
+        fs::write(&outside, "secret").unwrap();
+        fs::write(dir.join("SKILL.md"), "---\nname: pdf\ndescription: Reads.\n---\nText.\n").unwrap();
+        fs::write(dir.join("a.md"), "a").unwrap();
+        let skill = Arc::new(Skill::load(&dir, Mode::Strict).unwrap());
+        let files = SkillFiles::new([Arc::clone(&skill)]);
+        assert!(files.read("pdf", "SKILL.md").unwrap().ends_with(b"Text.\n"));
+        assert_eq!(SkillFiles::uris(&skill)[1], ("skill://pdf/a.md".to_owned(), 1));
+        for name in ["SKILL.md", "a.md"] {
+            fs::remove_file(dir.join(name)).unwrap();
+            symlink(&outside, dir.join(name)).unwrap();
+            let refused = files.read("pdf", name).unwrap_err();
+            assert!(refused.contains("cannot be read"), "{refused}");
+        }
+        assert_eq!(SkillFiles::uris(&skill), [("skill://pdf/SKILL.md".to_owned(), 0)]);
+        assert!(files.entry(&skill).is_err());
     }
 }
