@@ -158,7 +158,7 @@ pub(crate) async fn prepare_resume(
     let gathered = run_blocking(move || {
         load_args(&own_request.args, &own_config, &own_environment, (&own_profile, calls), &own_terminal)
     });
-    let LoadedArgs { model: selected, own_model, recording, variables, tools } = gathered.await?;
+    let LoadedArgs { model: selected, own_model, recording, variables, inputs, tools } = gathered.await?;
     let recorded = profile.model.clone().unwrap_or_else(|| selected.name.clone());
     let is_changed = going.model.is_some() && recorded != selected.name;
     let former = Arc::new(RecordedModelProxy::new(Arc::clone(&selected.model), own_model));
@@ -195,8 +195,7 @@ pub(crate) async fn prepare_resume(
     let given = variables
         .into_iter()
         .fold(SessionSecrets::new(), |given, (name, value)| given.environment(name, value));
-    let given =
-        going.input.iter().fold(given, |given, input| given.input_text(&input.name, input.text.as_str()));
+    let given = inputs.into_iter().fold(given, |given, (name, text)| given.input_text(name, text));
     // This resumes an unfinished turn.
     let session = host.runtime.session_with(&host.tenant, id, given).await?;
     let snapshot = session.snapshot().await?;
@@ -297,6 +296,8 @@ struct LoadedArgs {
     own_model: Option<Arc<dyn Model>>,
     recording: ModelRecording,
     variables: BTreeMap<String, String>,
+    /// The values of `--input`, by name.
+    inputs: Vec<(String, String)>,
     tools: Arc<ToolDirs>,
 }
 
@@ -335,15 +336,16 @@ fn load_args(
     known.extend(variables.clone());
     let redactor = redactor(&known, &selected, config, environment);
     let withheld = profile.secret_names.environment.iter().filter_map(|name| Some((name, known.get(name)?)));
-    let inputs = args.input.iter().map(|input| (&input.name, &input.text));
-    redactor
-        .extend(&Redactor::new(withheld.chain(inputs).map(|(name, value)| (name.clone(), value.clone()))));
-    terminal.redact(redactor.clone());
     let tools = tool_dirs(profile.workspace.as_deref(), config, environment);
+    let inputs = args.input.iter().map(|input| Ok((input.name.clone(), input.text(&tools)?)));
+    let inputs = inputs.collect::<Result<Vec<_>, CliError>>()?;
+    let secrets = withheld.map(|(name, value)| (name.clone(), value.clone())).chain(inputs.iter().cloned());
+    redactor.extend(&Redactor::new(secrets));
+    terminal.redact(redactor.clone());
     let (mut selected, recorder) = with_recorder(selected, record.map(Path::new), redactor, &tools)?;
     let price_check = selected.price_check.take();
     let recording = ModelRecording { recorder, price_check };
-    Ok(LoadedArgs { model: selected, own_model, recording, variables, tools: Arc::new(tools) })
+    Ok(LoadedArgs { model: selected, own_model, recording, variables, inputs, tools: Arc::new(tools) })
 }
 
 fn no_model_error(noted: Option<&str>) -> CliError {

@@ -9,11 +9,11 @@ use conjure::config::ExecutorKind;
 use conjure::session::ContextOptions;
 use conjure::skill::{Mode, Preflight, PreflightReport, RuleOutcome, RuleReport, Severity};
 use conjure::tool::SandboxProbe;
-use conjure::{Config, Settings, SystemClock, Workbench};
+use conjure::{Config, ProcessEnv, Settings, SystemClock, Workbench};
 
 use crate::cli::args::{CheckArgs, Format};
 use crate::cli::cli_error::{CliError, ExitStatus};
-use crate::cli::run::variables;
+use crate::cli::run::{tool_dirs, variables};
 use crate::cli::skills::load::load;
 use crate::cli::skills::load::{inputs, is_not_found};
 use crate::cli::terminal::{Terminal, printable};
@@ -23,6 +23,7 @@ use crate::cli::terminal::{Terminal, printable};
 pub(super) async fn check(
     args: &CheckArgs,
     config: &Config,
+    environment: &ProcessEnv,
     terminal: &Terminal,
 ) -> Result<ExitStatus, CliError> {
     let named = args.path.to_string_lossy().into_owned();
@@ -41,7 +42,8 @@ pub(super) async fn check(
         })?,
     };
     let config = config.with(Settings { executor: Some(executor), ..Settings::default() })?;
-    let inputs = inputs(&args.input, std::slice::from_ref(&skill))?;
+    let tools = tool_dirs(args.workspace.as_deref(), &config, environment);
+    let inputs = inputs(&args.input, std::slice::from_ref(&skill), &tools)?;
     let options = ContextOptions {
         workspace: args.workspace.clone(),
         environment: variables(&args.env)?,

@@ -22,10 +22,6 @@ use crate::cli::skills::validate;
 use crate::cli::terminal::Terminal;
 
 /// Runs the subcommand.
-#[cfg_attr(
-    not(feature = "anthropic"),
-    expect(unused_variables, reason = "the environment has the key of the service")
-)]
 pub(crate) async fn skills(
     command: SkillsCommand,
     config: Config,
@@ -43,7 +39,7 @@ pub(crate) async fn skills(
             list::list(&config.with(Settings { skill_paths, ..Settings::default() })?, *format, terminal)
         }
         SkillsCommand::Validate(args) => validate::validate(args, terminal),
-        SkillsCommand::Check(args) => check::check(args, config, terminal).await,
+        SkillsCommand::Check(args) => check::check(args, config, &environment, terminal).await,
         SkillsCommand::Properties { path } => {
             terminal.output(&read_as_reference(path, terminal)?.properties().to_json());
             Ok(ExitStatus::Success)

@@ -11,14 +11,20 @@ use conjure::{Config, Skill};
 
 use crate::cli::args::InputArg;
 use crate::cli::cli_error::{CliError, ExitStatus};
+use crate::cli::destination::ToolDirs;
 use crate::cli::terminal::{Terminal, printable};
 
-/// Parses the values of `--input`, as the manifests of these skills declare them.
-pub(crate) fn inputs(given: &[InputArg], skills: &[Arc<Skill>]) -> Result<SkillInputs, CliError> {
+/// Reads and parses the values of `--input`, as the manifests of these skills declare them. Blocks.
+pub(crate) fn inputs(
+    given: &[InputArg],
+    skills: &[Arc<Skill>],
+    tools: &ToolDirs,
+) -> Result<SkillInputs, CliError> {
     let mut inputs = SkillInputs::new();
-    for InputArg { name, text } in given {
+    for input in given {
+        let (name, text) = (&input.name, input.text(tools)?);
         let schema = skills.iter().find_map(|skill| Some(skill.manifest()?.input(name)?.schema()));
-        let value = schema.map_or_else(|| text.as_str().into(), |schema| schema.value_of_text(text));
+        let value = schema.map_or_else(|| text.as_str().into(), |schema| schema.value_of_text(&text));
         if inputs.insert(name.clone(), value).is_some() {
             let told = format!("`--input {name}` is there twice");
             return Err(CliError::usage(told).with_hint("leave one of them out"));

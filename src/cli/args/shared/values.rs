@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, Read};
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -11,11 +12,52 @@ use conjure::config::parse_network;
 use conjure::hosted::HostedSkill;
 use conjure::sandbox::NetworkPolicy;
 
-/// A value of `--input` as written.
+use crate::cli::cli_error::CliError;
+use crate::cli::destination::{self, DestinationError, ToolDirs};
+use crate::cli::terminal::printable;
+
+/// A value of `--input`.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct InputArg {
     pub(crate) name: String,
-    pub(crate) text: String,
+    value: InputValue,
+}
+
+#[derive(Clone, PartialEq, Eq)]
+enum InputValue {
+    Text(String),
+    /// The content of this file, which is read when the directories that tools write to are known.
+    File(PathBuf),
+}
+
+impl InputArg {
+    /// The value as text. Links that tools may have created are not followed. Blocks.
+    pub(crate) fn text(&self, tools: &ToolDirs) -> Result<String, CliError> {
+        match &self.value {
+            InputValue::Text(text) => Ok(text.clone()),
+            InputValue::File(path) => read_input_file(path, tools).map_err(|reason| {
+                CliError::usage(format!("`--input {}`: {}", self.name, printable(&reason)))
+            }),
+        }
+    }
+}
+
+fn read_input_file(path: &Path, tools: &ToolDirs) -> Result<String, String> {
+    let name = path.to_string_lossy();
+    // A shell names a pipe below `/dev/fd` (`<(…)`). Tools do not write to these directories.
+    let is_of_system = ["/dev", "/proc"].iter().any(|dir| path.starts_with(dir));
+    let file = if is_of_system {
+        File::open(path).map_err(|error| format!("`{name}` cannot be opened: {error}"))?
+    } else {
+        destination::open_file(path, tools).map_err(|error| match error {
+            DestinationError::Failed { source, .. } => format!("`{name}` cannot be opened: {source}"),
+            link @ DestinationError::Link { .. } => link.to_string(),
+        })?
+    };
+    if !is_of_system && !file.metadata().is_ok_and(|found| found.is_file()) {
+        return Err(format!("`{name}` is not a regular file"));
+    }
+    read_input(file, &name)
 }
 
 /// The name only: the value may be a secret.
@@ -25,22 +67,19 @@ impl std::fmt::Debug for InputArg {
     }
 }
 
-/// `NAME=VALUE`, `NAME=@FILE` or `NAME=-`. Reads the file, or standard input.
+/// `NAME=VALUE`, `NAME=@FILE` or `NAME=-`. Reads standard input.
 pub(crate) fn parse_input(text: &str) -> Result<InputArg, String> {
     let (name, value) = text
         .split_once('=')
         .filter(|(name, _)| !name.is_empty())
         .ok_or("an input is NAME=VALUE, NAME=@FILE, or NAME=- for standard input")?;
-    let text = match (value, value.strip_prefix('@')) {
-        ("-", _) => from_standard_input()?,
-        (_, Some(literal)) if literal.starts_with('@') => literal.to_owned(),
-        (_, Some(path)) => {
-            let file = File::open(path).map_err(|error| format!("`{path}` cannot be opened: {error}"))?;
-            read_input(file, path)?
-        }
-        (value, None) => value.to_owned(),
+    let value = match (value, value.strip_prefix('@')) {
+        ("-", _) => InputValue::Text(from_standard_input()?),
+        (_, Some(literal)) if literal.starts_with('@') => InputValue::Text(literal.to_owned()),
+        (_, Some(path)) => InputValue::File(PathBuf::from(path)),
+        (value, None) => InputValue::Text(value.to_owned()),
     };
-    Ok(InputArg { name: name.to_owned(), text })
+    Ok(InputArg { name: name.to_owned(), value })
 }
 
 /// The maximum size of an input.
@@ -125,7 +164,7 @@ pub(crate) fn parse_attachment(text: &str) -> Result<Attachment, String> {
         let path = text.split(['?', '#']).next().unwrap_or_default();
         path.splitn(4, '/').nth(3).and_then(|path| path.rsplit('/').next())
     } else {
-        std::path::Path::new(text).file_name().and_then(std::ffi::OsStr::to_str)
+        Path::new(text).file_name().and_then(std::ffi::OsStr::to_str)
     };
     match last.filter(|name| !name.is_empty()) {
         Some(name) => Ok(Attachment { name: name.to_owned(), location: text.to_owned() }),
@@ -194,6 +233,29 @@ mod tests {
         for text in ["", "@1", "a@", "a b", "a/b", "a@b@c", "{}"] {
             assert!(parse_hosted(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn an_input_is_read_through_no_link_of_a_tool_and_from_no_pipe() {
+        let dir = tempfile::tempdir().unwrap();
+        let top = dir.path().canonicalize().unwrap();
+        std::fs::create_dir(top.join("work")).unwrap();
+        std::fs::write(top.join("key"), "s3cret\n").unwrap();
+        for link in ["link", "work/planted"] {
+            std::os::unix::fs::symlink(top.join("key"), top.join(link)).unwrap();
+        }
+        let mode = rustix::fs::Mode::RUSR;
+        let kind = rustix::fs::FileType::Fifo;
+        rustix::fs::mknodat(rustix::fs::CWD, top.join("work/pipe"), kind, mode, 0).unwrap();
+        let tools = ToolDirs::new([&*top.join("work")]);
+        let read =
+            |path: &str| parse_input(&format!("a=@{}", top.join(path).display())).unwrap().text(&tools);
+        assert_eq!(read("key").unwrap(), "s3cret");
+        assert_eq!(read("link").unwrap(), "s3cret");
+        assert!(read("work/planted").unwrap_err().message.contains("is a link"));
+        assert!(read("work/pipe").unwrap_err().message.contains("is not a regular file"));
+        assert!(read("none").unwrap_err().message.contains("cannot be opened"));
+        assert_eq!(parse_input("a=@@b").unwrap().text(&tools).unwrap(), "@b");
     }
 
     #[test]

@@ -306,12 +306,12 @@ fn load_args(
     let source = ModelArgs { model: args.model.as_deref(), script: args.script.as_deref(), calls_before: 0 };
     let selected = select_model(source, args.record.as_deref(), config, process)?;
     let skills = load_configured(config, terminal)?;
-    let inputs = inputs(&args.input, &skills)?;
+    let workspace = args.workspace.as_deref().map(|dir| real_dir(dir, terminal)).transpose()?;
+    let tools = tool_dirs(workspace.as_deref(), config, process);
+    let inputs = inputs(&args.input, &skills, &tools)?;
     let redactor = redactor(&variables, &selected, config, process);
     redactor.extend(&redactor_of_inputs(&skills, &inputs, &variables));
     terminal.redact(redactor.clone());
-    let workspace = args.workspace.as_deref().map(|dir| real_dir(dir, terminal)).transpose()?;
-    let tools = tool_dirs(workspace.as_deref(), config, process);
     let (selected, recorder) = with_recorder(selected, args.record.as_deref(), redactor, &tools)?;
     warn_missing_inputs(&skills, &inputs, terminal);
     let out = match out {
