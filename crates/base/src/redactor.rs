@@ -1,13 +1,22 @@
-//! Replaces known secret values in outgoing text with `[REDACTED:NAME]`.
+//! Replaces known secret values in outgoing text with `[REDACTED:NAME]`, also where they are written as in JSON, in a URL or in base64. A
+//! program that wants to hide a secret in its output can write it in other ways.
 
 use std::borrow::Cow;
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
 
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+
 use crate::secret_detection::{MIN_PART_BYTES, secrets_in_value};
 
 /// The length in bytes from which a value is redacted. Replacing every `1` or `on` would destroy the text and hide nothing.
 pub const MIN_SECRET_BYTES: usize = 4;
+
+/// The characters that are written as they are in every part of a URL, besides letters and digits.
+const IN_URL: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
+/// The length from which a part of base64 is redacted. A shorter one occurs by chance.
+const MIN_BASE64_BYTES: usize = 8;
 
 /// Replaces known secret values in text with `[REDACTED:NAME]`. Clones share their secrets, also those that are added later by
 /// [`Redactor::extend`].
@@ -28,6 +37,7 @@ impl Redactor {
             .flat_map(split_lines)
             .flat_map(split_password)
             .filter(|(_, value)| value.len() >= MIN_SECRET_BYTES)
+            .flat_map(with_encodings)
             .collect();
         Self { secrets: Arc::new(RwLock::new(sorted(secrets))) }
     }
@@ -133,6 +143,51 @@ fn split_password((name, value): (String, String)) -> Vec<(String, String)> {
     parts.into_iter().map(|part| (name.clone(), part)).chain([(name.clone(), value)]).collect()
 }
 
+/// Returns a secret and its encodings, because programs print variables as JSON, URLs as they are requested, and headers with passwords in
+/// base64.
+fn with_encodings((name, value): (String, String)) -> Vec<(String, String)> {
+    let mut all = vec![in_json(&value), utf8_percent_encode(&value, IN_URL).to_string()];
+    for part in (0..3).map(|offset| in_base64(&value, offset)).filter(|part| part.len() >= MIN_BASE64_BYTES) {
+        all.push(part.replace('+', "-").replace('/', "_"));
+        all.push(part);
+    }
+    all.push(value);
+    all.into_iter().map(|value| (name.clone(), value)).collect()
+}
+
+/// The content of a JSON string.
+fn in_json(value: &str) -> String {
+    let mut text = String::with_capacity(value.len());
+    for c in value.chars() {
+        match c {
+            '"' | '\\' => text.extend(['\\', c]),
+            '\n' => text.push_str("\\n"),
+            '\r' => text.push_str("\\r"),
+            '\t' => text.push_str("\\t"),
+            '\u{8}' => text.push_str("\\b"),
+            '\u{c}' => text.push_str("\\f"),
+            '\0'..='\u{1f}' => text.push_str(&format!("\\u{:04x}", u32::from(c))),
+            _ => text.push(c),
+        }
+    }
+    text
+}
+
+/// The characters of base64 that depend on nothing but the value, if `offset` bytes precede it in its group of three.
+fn in_base64(value: &str, offset: usize) -> String {
+    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let bytes: Vec<u8> = [0, 0].into_iter().take(offset).chain(value.bytes()).collect();
+    let bits = |place: usize| bytes.get(place).map_or(0, |byte| u32::from(*byte));
+    // Six bits at a time. The first characters depend on the bytes before the value, too, and an incomplete last one on those behind it.
+    let first = (offset * 8).div_ceil(6);
+    let characters = (first..bytes.len() * 8 / 6).map(|index| {
+        let (byte, shift) = (index * 6 / 8, index * 6 % 8);
+        let window = bits(byte) << 8 | bits(byte + 1);
+        char::from(ALPHABET[(window >> (10 - shift) & 63) as usize])
+    });
+    characters.collect()
+}
+
 impl fmt::Debug for Redactor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let secrets = self.secrets();
@@ -163,7 +218,8 @@ mod tests {
         }
         redactor.extend(&clone);
         assert_eq!(clone.redact("1 xxabcdxx 2 abcd"), "1 [REDACTED:LONG] 2 [REDACTED:SHORT]");
-        assert_eq!(format!("{:?}", clone.secrets().len()), "2");
+        let once = Redactor::new([("SHORT", "abcd"), ("LONG", "xxabcdxx")]);
+        assert_eq!(clone.secrets(), once.secrets());
     }
 
     #[test]
@@ -199,6 +255,35 @@ mod tests {
         let redactor =
             Redactor::new([("PEM", "-----BEGIN KEY-----\nMIIEvQIBADANBgkqhkiG9w0B\n-----END KEY-----\n")]);
         assert_eq!(redactor.redact("  2\tMIIEvQIBADANBgkqhkiG9w0B\n"), "  2\t[REDACTED:PEM]\n");
+    }
+
+    #[test]
+    fn a_secret_is_redacted_as_json_urls_and_base64_write_it() {
+        let redactor = Redactor::new([("KEY", "s3\"cr\\et+/\u{1}ü?value")]);
+        for (written, expected) in [
+            (r#""s3\"cr\\et+/\u0001ü?value""#, r#""[REDACTED:KEY]""#),
+            ("k=s3%22cr%5Cet%2B%2F%01%C3%BC%3Fvalue", "k=[REDACTED:KEY]"),
+            ("czMiY3JcZXQrLwHDvD92YWx1ZQ==", "[REDACTED:KEY]Q=="),
+            // After a colon, in the alphabets of base64 and of its form for URLs.
+            ("OnMzImNyXGV0Ky8Bw7w/dmFsdWU=", "On[REDACTED:KEY]U="),
+            ("OnMzImNyXGV0Ky8Bw7w_dmFsdWU", "On[REDACTED:KEY]U"),
+        ] {
+            assert_eq!(redactor.redact(written), expected);
+        }
+    }
+
+    #[test]
+    fn a_password_is_redacted_in_the_base64_of_a_header() {
+        let redactor = Redactor::new([("PASSWORD", "hunter2-abc")]);
+        for (written, expected) in [
+            // `hunter2-abc`, `a:hunter2-abc` and `ab:hunter2-abc` with what follows them.
+            ("aHVudGVyMi1hYmM=", "[REDACTED:PASSWORD]M="),
+            ("YTpodW50ZXIyLWFiYw==", "YTp[REDACTED:PASSWORD]w=="),
+            ("YWI6aHVudGVyMi1hYmM=", "YWI6[REDACTED:PASSWORD]M="),
+            ("Omh1bnRlcjItYWJj", "Om[REDACTED:PASSWORD]"),
+        ] {
+            assert_eq!(redactor.redact(written), expected, "{written}");
+        }
     }
 
     #[test]

@@ -231,12 +231,7 @@ fn redactor(options: &ContextOptions) -> Redactor {
 /// A redactor with additional secrets. If two secrets have the same name, both are redacted.
 pub(crate) fn redactor_with(options: &ContextOptions, further: &BTreeMap<String, String>) -> Redactor {
     let sensitive = options.environment.iter().filter(|(name, value)| is_sensitive_variable(name, value));
-    Redactor::new(sensitive.chain(&options.secrets).chain(further).flat_map(|(name, value)| {
-        // The value is also redacted in its escaped form, which it has inside JSON.
-        let quoted = serde_json::Value::from(value.as_str()).to_string();
-        let inner = quoted.get(1..quoted.len() - 1).unwrap_or_default().to_owned();
-        [(name.clone(), value.clone()), (name.clone(), inner)]
-    }))
+    Redactor::new(sensitive.chain(&options.secrets).chain(further))
 }
 
 /// Leaves out the environment, because a value may be a secret.
