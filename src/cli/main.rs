@@ -1,6 +1,6 @@
 //! The entry point of the command: parses the command line, starts the log, runs the subcommand, and returns the exit code.
 
-use std::io::{self, IsTerminal as _};
+use std::io;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -64,7 +64,7 @@ fn check_output(exit: ExitStatus, terminal: &Terminal) -> ExitStatus {
 }
 
 fn run_command(args: Args, environment: ProcessEnv, terminal: Arc<Terminal>) -> Result<ExitStatus, CliError> {
-    start_log(&environment)?;
+    start_log(&environment, &terminal)?;
     let of_option = args.config;
     let file = of_option.clone().or_else(|| Config::default_file(&environment));
     let config = Config::from_layers(Settings::default(), &environment, file.as_deref());
@@ -152,21 +152,36 @@ fn in_runtime(work: impl Future<Output = Result<ExitStatus, CliError>>) -> Resul
     done
 }
 
-/// Starts the log if the environment enables it. The log never contains the content of messages.
-fn start_log(environment: &ProcessEnv) -> Result<(), CliError> {
+/// Starts the log if the environment enables it. The log never contains the content of messages. Its lines quote errors and names of others, so
+/// they pass through the terminal as all output does. For that they have no colours.
+fn start_log(environment: &ProcessEnv, terminal: &Arc<Terminal>) -> Result<(), CliError> {
     let Some(filter) = environment.log_filter() else { return Ok(()) };
     let filter = EnvFilter::builder().parse(filter).map_err(|error| {
         CliError::usage(format!("the environment variable CONJURE_LOG cannot be used: {error}"))
             .with_hint("a level such as `info`, or `conjure_sandbox=debug`")
     })?;
-    let colour = io::stderr().is_terminal() && !environment.no_color();
+    let terminal = Arc::clone(terminal);
     // No other subscriber can be set: this runs first.
     let _ = tracing_subscriber::fmt()
         // Reporting a closed standard error on standard error would panic.
         .log_internal_errors(false)
         .with_env_filter(filter)
-        .with_writer(io::stderr)
-        .with_ansi(colour)
+        .with_writer(move || LogWriter(Arc::clone(&terminal)))
+        .with_ansi(false)
         .try_init();
     Ok(())
+}
+
+/// Writes the lines of the log. Each write is one line.
+struct LogWriter(Arc<Terminal>);
+
+impl io::Write for LogWriter {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        self.0.note(String::from_utf8_lossy(line).trim_end());
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
