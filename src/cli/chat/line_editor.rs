@@ -15,7 +15,7 @@ use rustyline::validate::Validator;
 use rustyline::{ColorMode, CompletionType, Config, Context, Editor, Helper};
 
 use crate::cli::chat::chat_command::{Argument, COMMANDS};
-use crate::cli::terminal::printable;
+use crate::cli::terminal::{printable, printable_lines};
 
 /// The maximum number of lines in the history.
 const MAX_HISTORY: usize = 1000;
@@ -76,10 +76,12 @@ impl LineEditor {
         Ok(Self { editor, line_is_empty })
     }
 
-    /// Adds a line to the history.
+    /// Adds a line to the history, if it is safe to show.
     pub(super) fn remember(&mut self, line: &str) {
-        // The history is in memory, so adding a line does not fail.
-        let _ = self.editor.add_history_entry(line);
+        if is_safe_to_show(line) {
+            // The history is in memory, so adding a line does not fail.
+            let _ = self.editor.add_history_entry(line);
+        }
     }
 
     /// Reads a line. Blocks. The prompt must not contain control characters.
@@ -102,6 +104,12 @@ impl LineEditor {
             Err(error) => EditedLine::Failed(error.to_string()),
         }
     }
+}
+
+/// Whether the terminal shows this text as it is. The editor writes its line to the terminal unchanged, and a message may quote the text of
+/// others, with escape codes or hidden characters.
+fn is_safe_to_show(text: &str) -> bool {
+    printable_lines(text) == text
 }
 
 /// What the Tab key completes.
@@ -205,6 +213,16 @@ mod tests {
         assert_eq!(listed(&many, "f"), ["file-"]);
         assert_eq!(listed(&many, "file-"), Vec::<String>::new());
         assert_eq!(listed(&many[..MAX_PATHS], "f"), many[..MAX_PATHS]);
+    }
+
+    #[test]
+    fn a_message_with_escape_codes_is_not_in_the_history() {
+        for text in ["one\n\ttwo é漢", "", "👩\u{200d}👧"] {
+            assert!(is_safe_to_show(text), "{text:?}");
+        }
+        for text in ["a\x1b]0;x\x07", "a\u{9b}2J", "a\u{202e}b", "a\rb", "a\u{e0041}"] {
+            assert!(!is_safe_to_show(text), "{text:?}");
+        }
     }
 
     #[test]
