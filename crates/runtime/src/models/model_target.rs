@@ -180,14 +180,23 @@ impl ModelTarget {
     }
 
     /// All secrets that a request to a service may contain, by name: the keys in the environment, and the configured
-    /// headers that are secret.
+    /// headers that are secret. If two models have different values for a header, the second one has a number in its name.
     #[must_use]
     pub fn secrets(config: &Config, environment: &ProcessEnv) -> BTreeMap<String, String> {
         let configured = config.models().values().filter_map(|settings| settings.key_env.as_deref());
         let keys = configured.chain(MODEL_KEYS);
         let keys = keys.filter_map(|name| Some((name.to_owned(), environment.named(name)?)));
         let headers = config.models().values().flat_map(ModelSettings::secret_headers);
-        headers.chain(keys).collect()
+        let mut secrets: BTreeMap<String, String> = BTreeMap::new();
+        for (name, value) in headers.chain(keys) {
+            let (mut label, mut count) = (name.clone(), 1);
+            while secrets.get(&label).is_some_and(|known| *known != value) {
+                count += 1;
+                label = format!("{name} {count}");
+            }
+            secrets.insert(label, value);
+        }
+        secrets
     }
 
     /// The address of the service, for people: without user name, password and query.
@@ -300,6 +309,19 @@ mod tests {
         check("gemini:flash", &[], ModelApi::Gemini, "flash", GEMINI, &required("GEMINI_API_KEY"));
         let url = "http://127.0.0.1:11434/v1";
         check("ollama:qwen3:8b", &[], ModelApi::Chat, "qwen3:8b", url, &KeyVariable::None);
+    }
+
+    #[test]
+    fn headers_of_the_same_name_are_all_secrets() {
+        let model = |key: &str| ModelSettings {
+            headers: [("x-api-key".to_owned(), key.to_owned())].into(),
+            ..ModelSettings::new(ModelApi::Chat)
+        };
+        let models = [("a", model("s3cret-a")), ("b", model("s3cret-b")), ("c", model("s3cret-a"))];
+        let models = models.into_iter().map(|(name, settings)| (name.to_owned(), settings)).collect();
+        let config = Config::default().with(Settings { models, ..Settings::default() }).unwrap();
+        let secrets: Vec<_> = ModelTarget::secrets(&config, &ProcessEnv::default()).into_values().collect();
+        assert_eq!(secrets, ["s3cret-a", "s3cret-b"]);
     }
 
     #[test]

@@ -29,10 +29,10 @@ pub(crate) fn redactor(
     config: &Config,
     process: &ProcessEnv,
 ) -> Redactor {
-    let mut secrets = ModelTarget::secrets(config, process);
-    secrets.extend(selected.secrets.clone());
-    let environment = variables.clone();
-    ContextOptions { environment, secrets, ..ContextOptions::default() }.redactor()
+    let (environment, secrets) = (variables.clone(), ModelTarget::secrets(config, process));
+    let redactor = ContextOptions { environment, secrets, ..ContextOptions::default() }.redactor();
+    redactor.extend(&Redactor::new(selected.secrets.clone()));
+    redactor
 }
 
 /// The directories that tools may write to: this session's workspace and those of earlier sessions, the data directory, and what the

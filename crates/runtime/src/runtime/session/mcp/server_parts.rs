@@ -1,6 +1,5 @@
 //! [`ServerParts`]: the parts from which an MCP server is built.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -75,8 +74,28 @@ impl ServerParts {
     }
 }
 
-/// The secrets of the servers, which are redacted wherever they would leave.
-pub(in crate::runtime::session) fn secrets(parts: &[ServerParts]) -> BTreeMap<String, String> {
-    let all = parts.iter().flat_map(|part| part.spec.secrets());
-    all.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+/// The secrets of the servers, which are redacted wherever they would leave. Several servers may have variables or headers of the same name,
+/// with different values.
+pub(in crate::runtime::session) fn secrets(parts: &[ServerParts]) -> impl Iterator<Item = (&str, &str)> {
+    parts.iter().flat_map(|part| part.spec.secrets())
+}
+
+#[cfg(test)]
+mod tests {
+    use conjure_base::Redactor;
+    use conjure_mcp::parse_mcp_json;
+
+    use super::*;
+
+    #[test]
+    fn the_secrets_of_all_servers_are_redacted_whatever_their_names_are() {
+        let text = r#"{"mcpServers": {
+            "one": {"command": "a", "env": {"API_KEY": "first-s3cret"}},
+            "two": {"command": "b", "env": {"API_KEY": "second-s3cret"}}
+        }}"#;
+        let servers = parse_mcp_json(text, &|_: &str| None).unwrap().servers.into_iter();
+        let parts: Vec<_> = servers.map(|spec| ServerParts::new(spec, PathBuf::new(), None)).collect();
+        let redacted = Redactor::new(secrets(&parts)).redact("first-s3cret second-s3cret").into_owned();
+        assert_eq!(redacted, "[REDACTED:API_KEY] [REDACTED:API_KEY]");
+    }
 }
