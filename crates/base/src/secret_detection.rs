@@ -105,8 +105,9 @@ fn camel_case_words(name: &str) -> Vec<&str> {
 
 /// Whether a word in upper case names a secret.
 fn is_sensitive_word(word: &str) -> bool {
-    const WORDS: [&str; 15] = [
+    const WORDS: [&str; 16] = [
         "AUTH",
+        "AUTHORIZATION",
         "BEARER",
         "COOKIE",
         "CRED",
@@ -170,6 +171,7 @@ mod tests {
             "DB_DSN",
             "GCP_CREDS",
             "BEARER",
+            "AUTHORIZATION",
         ] {
             assert!(is_sensitive_variable(name, "a"), "{name}");
         }

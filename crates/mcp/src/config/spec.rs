@@ -239,11 +239,12 @@ impl McpServerSpec {
         conjure_base::Digest::of_bytes(text.as_bytes())
     }
 
-    /// The values of variables whose names look sensitive, and of all headers, by name.
+    /// The values of variables and arguments whose names look sensitive, of all headers, and of keys in the address, by name. A name may occur
+    /// several times.
     pub fn secrets(&self) -> impl Iterator<Item = (&str, &str)> {
-        let values = match &self.transport {
-            McpTransport::Stdio(stdio) => &stdio.env,
-            McpTransport::Http(http) => &http.headers,
+        let (values, others) = match &self.transport {
+            McpTransport::Stdio(stdio) => (&stdio.env, argument_secrets(&stdio.args)),
+            McpTransport::Http(http) => (&http.headers, address_secrets(&http.url)),
         };
         let is_header = matches!(self.transport, McpTransport::Http(_));
         values
@@ -254,7 +255,39 @@ impl McpServerSpec {
                 let bare = value.split_once(' ').filter(|_| is_header).map(|(_, token)| token.trim());
                 std::iter::once(value.as_str()).chain(bare).map(|value| (name.as_str(), value))
             })
+            .chain(others)
     }
+}
+
+/// The secrets in a program's arguments: `--api-key=VALUE`, `--token VALUE`, `Authorization: Bearer VALUE`, and addresses with a password.
+fn argument_secrets(arguments: &[String]) -> Vec<(&str, &str)> {
+    let mut secrets = Vec::new();
+    let mut option = "";
+    for argument in arguments {
+        let named = argument.split_once(['=', ':']).map(|(name, value)| (name, value.trim()));
+        let mut readings = named.into_iter().chain([(option, argument.as_str())]);
+        if let Some((name, value)) =
+            readings.find(|(name, value)| conjure_base::is_sensitive_variable(name, value))
+        {
+            let name = if name.is_empty() { "argument" } else { name.trim_start_matches('-') };
+            let bare = value.split_once(' ').map(|(_, token)| (name, token.trim()));
+            secrets.extend([(name, value)].into_iter().chain(bare));
+        }
+        option = if argument.starts_with('-') && named.is_none() { argument } else { "" };
+    }
+    secrets
+}
+
+/// The secrets in an address: values of its query, and parts of its path that look like keys.
+fn address_secrets(url: &str) -> Vec<(&str, &str)> {
+    const MIN_KEY_BYTES: usize = 16;
+    let is_key = |text: &str| text.len() >= MIN_KEY_BYTES && text.bytes().any(|byte| byte.is_ascii_digit());
+    let (place, query) = url.split_once('?').unwrap_or((url, ""));
+    let fields = query.split(['&', '#']).filter_map(|field| field.split_once('='));
+    let fields =
+        fields.filter(|(name, value)| is_key(value) || conjure_base::is_sensitive_variable(name, value));
+    let parts = place.split('/').skip(3).filter(|part| is_key(part)).map(|part| ("address", part));
+    fields.chain(parts).collect()
 }
 
 /// Shows only the names of variables: a value may be a secret.
@@ -298,6 +331,39 @@ mod tests {
             let refused = McpServerName::from_label(label).unwrap_err();
             assert!(refused.contains(&format!("`{label}` cannot be the name")), "{refused}");
         }
+    }
+
+    #[test]
+    fn keys_in_arguments_and_addresses_are_secrets() {
+        let arguments = [
+            "-y",
+            "mcp-remote",
+            "https://u:pa55@host/x",
+            "--api-key=k3y-one",
+            "--token",
+            "k3y:two",
+            "--header",
+            "Authorization: Bearer k3y-three",
+            "--verbose",
+            "plain:text",
+        ];
+        assert_eq!(
+            argument_secrets(&arguments.map(str::to_owned)),
+            [
+                ("argument", "https://u:pa55@host/x"),
+                ("api-key", "k3y-one"),
+                ("token", "k3y:two"),
+                ("Authorization", "Bearer k3y-three"),
+                ("Authorization", "k3y-three"),
+            ]
+        );
+        let url =
+            "https://host.example/api/s/0123456789abcdef01/mcp?api_key=short&lang=en&id=0123456789abcdef#x";
+        assert_eq!(
+            address_secrets(url),
+            [("api_key", "short"), ("id", "0123456789abcdef"), ("address", "0123456789abcdef01")]
+        );
+        assert_eq!(address_secrets("https://host.example/a/b"), []);
     }
 
     proptest! {
