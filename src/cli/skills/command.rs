@@ -10,6 +10,7 @@ use conjure::{Config, ProcessEnv, Settings};
 
 use crate::cli::args::SkillsCommand;
 use crate::cli::cli_error::{CliError, ExitStatus};
+use crate::cli::run::tool_dirs;
 use crate::cli::skills::check;
 use crate::cli::skills::inspect;
 use crate::cli::skills::list;
@@ -53,7 +54,9 @@ pub(crate) async fn skills(
             terminal.output(&available_skills_block_at(&skills, &locations));
             Ok(ExitStatus::Success)
         }
-        SkillsCommand::Pack { path, output } => pack::pack(path, output.as_deref(), terminal),
+        SkillsCommand::Pack { path, output } => {
+            pack::pack(path, output.as_deref(), &tool_dirs(None, config, &environment), terminal)
+        }
         SkillsCommand::Inspect { path, format } => {
             inspect::inspect(&read(path, Mode::Lenient)?, *format, terminal)
         }
