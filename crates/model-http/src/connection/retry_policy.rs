@@ -131,7 +131,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn no_requested_wait_is_too_strange(after in "\\PC*", millis in "[-+.0-9eEinfaNx ]*") {
+        fn a_requested_wait_is_within_its_limits(after in "\\PC*", millis in "[-+.0-9eEinfaNx ]*") {
             let value = |text: &str| reqwest::header::HeaderValue::from_str(text).ok();
             let pairs = [("retry-after", value(&after)), ("retry-after-ms", value(&millis))];
             let pairs = pairs.into_iter().filter_map(|(name, value)| Some((name.parse().ok()?, value?)));

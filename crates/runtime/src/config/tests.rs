@@ -87,6 +87,11 @@ fn a_value_of_the_wrong_kind_is_reported_with_its_place() {
     );
     for (text, part) in [
         ("tool_timeout = -1", "line 1: `tool_timeout`: -1 is not a number of seconds"),
+        ("[models.a]", "line 1: `models.a`: missing field `api`; write it as in `api = \"chat\"`"),
+        (
+            "[models.a]\napi = 'chat'\nprice = { input = 1 }",
+            "missing field `output`; write it as in `price = { input = 0.3",
+        ),
         ("tool_timeout = '30'", "it is a text, expected a number; write it as in `tool_timeout = 30`"),
         ("tool_timeout = nan", "is not a number of seconds"),
         ("tool_timeout = true", "invalid type: boolean `true`, expected a number"),

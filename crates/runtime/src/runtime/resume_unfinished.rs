@@ -74,11 +74,7 @@ impl Runtime {
             let upgrade = || runtime.upgrade().map(|inner| Runtime { inner });
             let ResumeReport { resumed, held, failed } = match resume_all(upgrade, Deadline::NEVER).await {
                 Ok(report) => report,
-                // A runtime that is shut down fails here, too.
-                Err(error) if runtime.strong_count() > 0 => {
-                    return tracing::error!(%error, "interrupted sessions were not resumed");
-                }
-                Err(_) => return,
+                Err(error) => return tracing::error!(%error, "interrupted sessions were not resumed"),
             };
             let (resumed, held, failed) = (resumed.len(), held.len(), failed.len());
             if resumed + held + failed > 0 {

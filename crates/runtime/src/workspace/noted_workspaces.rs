@@ -4,7 +4,7 @@
 //! sessions are deleted, and end with the tenant.
 //!
 //! State: one symbolic link per directory in `user-workspaces`, named after the digest of its path. It is created in one step, so a crash
-//! leaves no incomplete note. When a new note is created, the notes of directories that no longer exist are removed.
+//! leaves no incomplete note.
 
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
@@ -23,21 +23,8 @@ pub(crate) fn note_workspace(tenant_dir: &Path, workspace: &Path) -> io::Result<
     let notes = tenant_dir.join(NOTES);
     conjure_fs::ensure_dir(&notes)?;
     match symlink(workspace, notes.join(Digest::of_bytes(workspace.as_os_str().as_bytes()).to_hex())) {
-        Ok(()) => {
-            forget_removed(&notes);
-            Ok(())
-        }
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-        Err(error) => Err(error),
-    }
-}
-
-/// Removes the notes of directories that no longer exist. What fails is tried again with the next new note.
-fn forget_removed(notes: &Path) {
-    for note in std::fs::read_dir(notes).into_iter().flatten().flatten() {
-        if matches!(note.path().try_exists(), Ok(false)) {
-            let _ = std::fs::remove_file(note.path());
-        }
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+        _ => Ok(()),
     }
 }
 
@@ -48,30 +35,4 @@ pub fn noted_workspaces(data: &Path) -> Vec<PathBuf> {
     let entries = |dir: PathBuf| std::fs::read_dir(dir).into_iter().flatten().flatten();
     let notes = entries(data.join(TENANTS)).flat_map(|tenant| entries(tenant.path().join(NOTES)));
     notes.filter_map(|note| std::fs::read_link(note.path()).ok()).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn directories_that_were_removed_are_forgotten() {
-        let data = tempfile::tempdir().unwrap();
-        let tenant_dir = data.path().join(TENANTS).join("a");
-        std::fs::create_dir_all(&tenant_dir).unwrap();
-        let workspaces = ["removed", "first", "second"].map(|name| data.path().join(name));
-        for workspace in &workspaces {
-            std::fs::create_dir(workspace).unwrap();
-        }
-        for workspace in &workspaces[..2] {
-            note_workspace(&tenant_dir, workspace).unwrap();
-        }
-        std::fs::remove_dir(&workspaces[0]).unwrap();
-        note_workspace(&tenant_dir, &workspaces[1]).unwrap();
-        assert_eq!(noted_workspaces(data.path()).len(), 2);
-        note_workspace(&tenant_dir, &workspaces[2]).unwrap();
-        let mut noted = noted_workspaces(data.path());
-        noted.sort();
-        assert_eq!(noted, workspaces[1..]);
-    }
 }

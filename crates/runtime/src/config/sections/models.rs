@@ -273,7 +273,7 @@ mod tests {
     fn mistakes_are_told_with_their_place() {
         for (text, part) in [
             ("a = 1", "expected a table"),
-            ("[a]", "missing field `api`; write it as in `api = \"chat\"`"),
+            ("[a]", "missing field `api`"),
             ("[a]\napi = 'grpc'", "unknown variant `grpc`, expected one of `messages`"),
             ("[a]\napi = 'chat'\nmodel = ' '", "it is empty"),
             ("[a]\napi = 'chat'\nmodel = 3", "expected a string"),
@@ -289,7 +289,7 @@ mod tests {
             ("[a]\napi = 'chat'\nbody = { a = 2026-01-01 }", "JSON has no dates"),
             (
                 "[a]\napi = 'chat'\nprice = { input = 1 }",
-                "missing field `output`; write it as in `price = { input",
+                "missing field `output`",
             ),
             ("[a]\napi = 'chat'\nprice = { input = -1, output = 1 }", "from 0"),
             ("[a]\napi = 'chat'\nprice = { in = 1 }", "unknown field `in`, expected one of `input`"),
