@@ -25,7 +25,7 @@ pub(crate) async fn keys(
     let (config, environment, terminal) = (&config, &environment, &terminal);
     let data_args = match &command {
         KeysCommand::Create { data_args, .. } => data_args.clone(),
-        KeysCommand::List { data, .. } | KeysCommand::Revoke { data, .. } => of_dir(data)?,
+        KeysCommand::List { data, .. } | KeysCommand::Revoke { data, .. } => data_args(data)?,
     };
     let config = with_data_dir(&data_args, config)?;
     // The first key may be created before the server's first start.
@@ -88,7 +88,7 @@ async fn change(
 }
 
 /// The options of a command about the keys of all tenants.
-fn of_dir(data: &Option<PathBuf>) -> Result<DataArgs, CliError> {
+fn data_args(data: &Option<PathBuf>) -> Result<DataArgs, CliError> {
     let tenant = TenantId::new(LOCAL_TENANT).map_err(|error| CliError::usage(error.to_string()))?;
     Ok(DataArgs { data: data.clone(), tenant })
 }

@@ -304,8 +304,8 @@ impl IngestJob {
         dirs: &[PathBuf],
         links: Links,
     ) -> Result<RegularFile, ArtifactError> {
-        // Try the path as named, and then the resolved path: a link may lead into an allowed directory, and an allowed directory
-        // may be named by a link. The kernel enforces the boundary in both cases.
+        // Try the path as named, and then, if links are followed, the resolved path: a link may lead into an allowed directory, and an
+        // allowed directory may be named by a link. The kernel enforces the boundary in both cases.
         let resolved = match links {
             Links::Followed => path.canonicalize().ok().filter(|resolved| resolved != path),
             Links::Refused => None,

@@ -9,7 +9,7 @@ use std::time::Duration;
 use rustix::event::PollFlags;
 use rustix::process::{Pid, WaitStatus};
 
-use conjure_guest::protocol::{ErrorCode, GuestError, PAYLOAD_MAX, Request, StreamId};
+use conjure_guest::protocol::{ErrorCode, GuestError, PAYLOAD_MAX, Reply, Request, StreamId};
 
 use crate::error::CreditError;
 use crate::files::{FileRequest, Roots};
@@ -82,7 +82,7 @@ impl FileJob {
             Request::Read { path, .. } => (false, true, "reading", path),
             Request::Replace { path, .. } => (false, false, "editing", path),
             Request::List { path, .. } | Request::Walk { path, .. } => (false, false, "listing", path),
-            Request::Dir { path, .. } => (false, false, "making", path),
+            Request::MakeDir { path, .. } => (false, false, "making", path),
             Request::Exec(_) | Request::Pause | Request::Resume => {
                 return Err(error::error(ErrorCode::BadRequest, "not a file operation"));
             }
@@ -112,7 +112,7 @@ impl FileJob {
             aborted: None,
             is_change: matches!(
                 request,
-                Request::Write { .. } | Request::Replace { .. } | Request::Dir { .. }
+                Request::Write { .. } | Request::Replace { .. } | Request::MakeDir { .. }
             ),
             name: format!("{doing} `{path}`"),
         };
@@ -233,7 +233,7 @@ impl FileJob {
                 return None;
             }
             // The worker may already have replaced the file. Then the operation reports success.
-            if self.succeeded && self.is_finished_change() {
+            if self.succeeded && is_finished_change(&self.reply) {
                 return Some(std::mem::take(&mut self.reply));
             }
             let (code, how) = match reason {
@@ -262,19 +262,42 @@ impl FileJob {
         Some(error::encode(&Err(error::io(message))))
     }
 
-    fn is_finished_change(&self) -> bool {
-        [br#"{"Ok":{"write":"#.as_slice(), br#"{"Ok":{"directory":"#, br#"{"Ok":{"provide":"#]
-            .iter()
-            .any(|done| self.reply.starts_with(done))
-    }
-
     /// Whether the operation changes a file.
     pub(crate) const fn is_change(&self) -> bool {
         self.is_change
     }
 }
 
+/// Whether a reply says that a file or directory was changed.
+fn is_finished_change(reply: &[u8]) -> bool {
+    let reply = serde_json::from_slice::<Result<Reply, GuestError>>(reply);
+    matches!(
+        reply,
+        Ok(Ok(Reply::Write { .. } | Reply::MakeDir { .. } | Reply::Install { .. } | Reply::Remove { .. }))
+    )
+}
+
 /// Whether the pipe is empty. A pipe whose state is unknown counts as not empty, and a later read finds its end.
 fn is_drained(pipe: &OwnedFd) -> bool {
     rustix::io::ioctl_fionread(pipe).is_ok_and(|bytes| bytes == 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn finished_changes_are_known_by_their_replies() {
+        for (reply, expected) in [
+            (Reply::Write { size: 1, existed: false, dirs: 0 }, true),
+            (Reply::MakeDir { created: 1 }, true),
+            (Reply::Install { files: 1, bytes: 1 }, true),
+            (Reply::Remove { existed: true }, true),
+            (Reply::Read { size: 1 }, false),
+        ] {
+            assert_eq!(is_finished_change(&error::encode(&Ok(reply.clone()))), expected, "{reply:?}");
+        }
+        assert!(!is_finished_change(&error::encode(&Err(error::io("no")))));
+        assert!(!is_finished_change(b"{"));
+    }
 }

@@ -241,7 +241,7 @@ fn digest_of(root: &DirHandle, path: &Path) -> Result<Digest, SkillError> {
     }
 }
 
-/// Visits everything beneath a directory that is not a directory, with its relative path. Does not follow links to
+/// Visits everything beneath a directory but directories, each with its relative path. Does not follow links to
 /// directories.
 pub(crate) fn walk(
     root: &DirHandle,

@@ -99,10 +99,9 @@ impl VaultKey {
 /// Creates the file with a new key. No other process ever sees it incomplete.
 fn create_key_file(path: &Path) -> io::Result<()> {
     use std::io::Write as _;
-    let directory =
-        path.parent().filter(|directory| !directory.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
-    let dir = rustix::fs::open(directory, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+    let dir = rustix::fs::open(parent, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
     let mut file = StagedFile::create(dir, Mode::RUSR | Mode::WUSR)?;
     let (one, other) = (random_bits()?, random_bits()?);
     writeln!(file, "{one:032x}{other:032x}")?;

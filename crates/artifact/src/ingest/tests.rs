@@ -238,7 +238,10 @@ async fn links_are_followed_within_the_allowed_directories_only() {
             "{}",
             valid_file.display()
         );
+        // Of a file that is given by its real path, a link was put there later.
+        assert!(fixture.take("a", RegistrationSource::real_file(&valid_file)).await.is_err());
     }
+    assert!(fixture.take("a", RegistrationSource::real_file(fixture.path("allowed/a.csv"))).await.is_ok());
     fixture.fails(&link(Path::new("../secret"), "allowed/up"), Kind::PathTraversal).await;
     fixture.fails(&link(&secret, "allowed/out"), Kind::PathTraversal).await;
     fixture.fails(&link(Path::new(".."), "allowed/directory").join("secret"), Kind::PathTraversal).await;

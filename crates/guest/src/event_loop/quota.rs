@@ -120,7 +120,7 @@ impl EventLoop {
         let usage = match serde_json::from_slice::<Result<Reply, GuestError>>(result) {
             // The size of the replaced file is unknown, so this is an upper bound.
             Ok(Ok(Reply::Write { size, dirs, .. })) => Some(estimate_usage(size, dirs)),
-            Ok(Ok(Reply::Dir { dirs })) => Some(estimate_usage(0, dirs)),
+            Ok(Ok(Reply::MakeDir { created })) => Some(estimate_usage(0, created)),
             _ => None,
         };
         monitor.change_ended(usage);

@@ -20,7 +20,7 @@ const ATTEMPTS: u32 = 10_000;
 pub(crate) struct SpillDir {
     path: String,
     /// Opened before any command runs, so that no command can replace the directory.
-    dir: Option<OwnedFd>,
+    handle: Option<OwnedFd>,
     /// Part of all names, so that they do not collide with those of an earlier guest.
     stamp: u64,
     next: u32,
@@ -44,15 +44,15 @@ impl SpillDir {
     }
 
     /// Uses an open directory, which commands see at `path`.
-    pub(crate) fn from_handle(dir: OwnedFd, path: &str, total: u64) -> Self {
-        Self::new(Some(dir), path, total)
+    pub(crate) fn from_handle(handle: OwnedFd, path: &str, total: u64) -> Self {
+        Self::new(Some(handle), path, total)
     }
 
-    fn new(dir: Option<OwnedFd>, path: &str, total: u64) -> Self {
+    fn new(handle: Option<OwnedFd>, path: &str, total: u64) -> Self {
         let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
         let stamp = now.tv_sec.cast_unsigned();
         let path = path.trim_end_matches('/').to_owned();
-        let mut dir = Self { path, dir, stamp, next: 0, total, used: 0 };
+        let mut dir = Self { path, handle, stamp, next: 0, total, used: 0 };
         // Includes the files of an earlier guest.
         dir.count();
         dir
@@ -60,7 +60,7 @@ impl SpillDir {
 
     /// Counts the spill files again. The host may have removed some.
     fn count(&mut self) {
-        let Some(dir) = &self.dir else { return };
+        let Some(dir) = &self.handle else { return };
         let entries = rustix::fs::openat(dir, ".", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
         let Ok(entries) = entries.and_then(Dir::new) else { return };
         let of_output = entries.flatten().filter(|entry| entry.file_name().to_bytes().starts_with(PREFIX));
@@ -83,7 +83,7 @@ impl SpillDir {
         if self.remaining() == 0 {
             return None;
         }
-        let dir = self.dir.as_ref()?;
+        let dir = self.handle.as_ref()?;
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         for _ in 0..ATTEMPTS {
             self.next = self.next.wrapping_add(1);
@@ -144,7 +144,7 @@ impl Spill {
             dir.used = dir.used.saturating_add(bytes.len() as u64);
             return;
         }
-        if let Some(handle) = &dir.dir {
+        if let Some(handle) = &dir.handle {
             // A failure here cannot be handled.
             let _ = rustix::fs::unlinkat(handle, name.as_str(), AtFlags::empty());
         }

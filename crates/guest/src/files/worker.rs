@@ -79,7 +79,7 @@ impl FileRequest<'_> {
             self.request,
             Request::Write { .. }
                 | Request::Replace { .. }
-                | Request::Dir { .. }
+                | Request::MakeDir { .. }
                 | Request::Install { .. }
                 | Request::Remove { .. }
         );
@@ -106,7 +106,7 @@ impl FileRequest<'_> {
             Request::Walk { path, after, max_entries } => {
                 list_tree::list_tree(roots, path, after.as_deref(), *max_entries)
             }
-            Request::Dir { path, mode } => write::make_dir(roots, path, *mode),
+            Request::MakeDir { path, mode } => write::make_dir(roots, path, *mode),
             Request::Read { path, offset, length } => {
                 view::read(roots, path, *offset, *length, &mut pipes.output)
             }

@@ -126,7 +126,7 @@ pub(super) fn make_dir(roots: &WorkerRoots<'_>, path: &str, mode: u32) -> Result
         remove(&created);
         return Err(error);
     }
-    Ok(Reply::Dir { dirs: created.len() as u64 })
+    Ok(Reply::MakeDir { created: created.len() as u64 })
 }
 
 fn truncated_error(path: &str) -> GuestError {

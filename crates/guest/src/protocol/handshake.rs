@@ -17,7 +17,7 @@ use super::tunnel::ProxySpec;
 
 /// The version of the protocol. Host and guest are built together, so there is no negotiation. A different version
 /// means a guest from another build, which is an error.
-pub const PROTOCOL_VERSION: u32 = 5;
+pub const PROTOCOL_VERSION: u32 = 6;
 
 /// The default for [`Hello::spill_total`], in bytes.
 pub const SPILL_TOTAL: u64 = 1024 * 1024 * 1024;

@@ -16,7 +16,6 @@ pub struct JailSpec {
     pub hostname: String,
     /// The contents of the root file system, created in this order. Missing parent directories are created. The root
     /// becomes read-only at the end.
-    #[serde(rename = "places")]
     pub mounts: Vec<MountEntry>,
     /// The directory for spill files; see [`crate::protocol::Hello::spill_dir`].
     pub output: Option<OutputMount>,
@@ -51,7 +50,6 @@ pub struct MountEntry {
     /// The path inside. Absolute, without `.` and `..`.
     pub path: String,
     /// The kind of entry.
-    #[serde(rename = "is")]
     pub kind: MountKind,
 }
 
@@ -90,7 +88,6 @@ pub enum MountKind {
         access: Access,
     },
     /// A directory of an earlier entry, mounted a second time. So several entries share one size limit.
-    #[serde(rename = "again")]
     SubdirBind {
         /// The path of the earlier directory inside.
         path: String,
@@ -98,13 +95,10 @@ pub enum MountKind {
     /// The `/proc` file system of the jail.
     Proc,
     /// The jail's own pseudo-terminals, for `/dev/pts`.
-    #[serde(rename = "terminals")]
     DevPts,
     /// An empty file or directory over an existing entry, which hides it. If there is none, nothing is done.
-    #[serde(rename = "hidden")]
     Masked,
     /// An existing entry, made read-only. If there is none, nothing is done.
-    #[serde(rename = "fixed")]
     ReadOnlyOverlay,
 }
 
@@ -142,10 +136,8 @@ pub enum BindContent {
 #[serde(rename_all = "snake_case")]
 pub enum SymlinkPolicy {
     /// Follow links, as for paths of the machine itself.
-    #[serde(rename = "followed")]
     Follow,
     /// Refuse links: the host resolved the path already, so a link appeared since.
-    #[serde(rename = "refused")]
     Refuse,
 }
 
@@ -154,10 +146,8 @@ pub enum SymlinkPolicy {
 #[serde(rename_all = "snake_case")]
 pub enum IfMissing {
     /// The set-up fails.
-    #[serde(rename = "refused")]
     Fail,
     /// The entry is left out.
-    #[serde(rename = "left_out")]
     Skip,
 }
 
@@ -166,7 +156,6 @@ pub enum IfMissing {
 #[serde(rename_all = "snake_case")]
 pub enum OwnerMapping {
     /// The same as on the host.
-    #[serde(rename = "kept")]
     Unchanged,
     /// Inside, files of this user and group of the host belong to the jail's user. Files that the jail creates belong
     /// to this user and group on the host. Needs a guest that was started by root. Where the file system supports no
@@ -216,7 +205,6 @@ pub enum FileSelection {
     #[default]
     All,
     /// Files with only one name. Another name could be outside the directory.
-    #[serde(rename = "of_one_name")]
     SingleLink,
 }
 
@@ -225,7 +213,6 @@ pub enum FileSelection {
 pub struct Confinement {
     /// Host paths whose owner could not be mapped ([`OwnerMapping::Mapped`]). The files there belong to the jail's
     /// user now, and the host must change the owner back at the end.
-    #[serde(rename = "handed_over")]
     pub chowned_paths: Vec<String>,
 }
 

@@ -52,10 +52,8 @@ pub enum Request {
     /// Installs a file, or a directory of files, in a content directory by one rename: completely or not at all. The
     /// content is an archive ([`super::ArchiveHeader`]), as data on [`super::StreamId::Content`] up to `Eof`. An
     /// existing entry is not replaced. Replies [`Reply::Install`].
-    #[serde(rename = "provide")]
     Install {
         /// The content directory: the name of a directory in [`super::Hello::content_root`].
-        #[serde(rename = "shelf")]
         content_dir: String,
         /// The name of the new entry.
         name: String,
@@ -64,10 +62,8 @@ pub enum Request {
     },
     /// Removes an entry of a content directory at once and completely. Processes that have it open keep it. A
     /// missing entry is no error. Replies [`Reply::Remove`].
-    #[serde(rename = "withdraw")]
     Remove {
         /// The content directory: the name of a directory in [`super::Hello::content_root`].
-        #[serde(rename = "shelf")]
         content_dir: String,
         /// The name of the entry.
         name: String,
@@ -102,8 +98,8 @@ pub enum Request {
         /// The maximum number of entries of the page.
         max_entries: u32,
     },
-    /// Creates a directory and missing parents. An existing directory is not changed. Replies [`Reply::Dir`].
-    Dir {
+    /// Creates a directory and missing parents. An existing directory is not changed. Replies [`Reply::MakeDir`].
+    MakeDir {
         /// The directory.
         path: String,
         /// The permission bits.
@@ -143,11 +139,9 @@ pub enum Reply {
         /// Whether the file existed before.
         existed: bool,
         /// How many directories were created for it.
-        #[serde(default)]
         dirs: u64,
     },
     /// Of [`Request::Install`].
-    #[serde(rename = "provide")]
     Install {
         /// The number of installed files.
         files: u64,
@@ -155,10 +149,8 @@ pub enum Reply {
         bytes: u64,
     },
     /// Of [`Request::Remove`].
-    #[serde(rename = "withdraw")]
     Remove {
         /// Whether the entry existed.
-        #[serde(rename = "was_there")]
         existed: bool,
     },
     /// Of [`Request::List`].
@@ -177,10 +169,10 @@ pub enum Reply {
         /// The path after which the next page resumes. `None`: this was the last page.
         next: Option<Vec<u8>>,
     },
-    /// Of [`Request::Dir`].
-    Dir {
+    /// Of [`Request::MakeDir`].
+    MakeDir {
         /// How many directories were created.
-        dirs: u64,
+        created: u64,
     },
     /// Of [`Request::Read`].
     Read {

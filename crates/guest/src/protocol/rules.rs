@@ -77,11 +77,9 @@ pub struct FileRules {
 pub enum SpillAccess {
     /// Commands and the guest, unless another rule forbids it.
     #[default]
-    #[serde(rename = "everybody")]
     Anyone,
     /// Only the guest. This needs a second Landlock domain per command. As a consequence, a command cannot debug
     /// processes of another one.
-    #[serde(rename = "guest_alone")]
     GuestOnly,
 }
 
@@ -138,13 +136,10 @@ pub struct EnforcedRules {
 pub enum RuleStatus {
     /// No rule was requested.
     #[default]
-    #[serde(rename = "not_asked")]
     NotRequested,
     /// The rule is enforced.
-    #[serde(rename = "yes")]
     Enforced,
     /// The machine does not support the rule, for this reason.
-    #[serde(rename = "no")]
     Unsupported(String),
 }
 
@@ -158,6 +153,5 @@ pub struct ReachedLimits {
     /// New processes or threads were refused, because the maximum was reached.
     pub processes: bool,
     /// The program's leftover processes were ended, because they left no room for other programs.
-    #[serde(rename = "made_room")]
     pub ended_leftovers: bool,
 }

@@ -472,13 +472,13 @@ fn directories_are_made_with_their_permissions() {
     let mode = |guest: &Guest, name: &str| {
         std::fs::metadata(guest.work(name)).expect("there").permissions().mode() & 0o7777
     };
-    let mut make = |path: &str, mode| guest.call(Request::Dir { path: path.to_owned(), mode }).result;
-    assert_eq!(make("a/b", 0o6750), Ok(Reply::Dir { dirs: 2 }));
-    assert_eq!(make("a/b", 0o700), Ok(Reply::Dir { dirs: 0 }));
+    let mut make = |path: &str, mode| guest.call(Request::MakeDir { path: path.to_owned(), mode }).result;
+    assert_eq!(make("a/b", 0o6750), Ok(Reply::MakeDir { created: 2 }));
+    assert_eq!(make("a/b", 0o700), Ok(Reply::MakeDir { created: 0 }));
     assert_eq!(make("/nowhere", 0o700).expect_err("outside").code, ErrorCode::PathNotAllowed);
     assert_eq!((mode(&guest, "a"), mode(&guest, "a/b")), (0o755, 0o750));
     guest.write("file", b"x").expect("written");
-    let error = guest.call(Request::Dir { path: "file/below".to_owned(), mode: 0o755 }).result;
+    let error = guest.call(Request::MakeDir { path: "file/below".to_owned(), mode: 0o755 }).result;
     assert_eq!(error.expect_err("a file").code, ErrorCode::NotDirectory);
 }
 

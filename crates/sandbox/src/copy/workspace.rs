@@ -230,9 +230,9 @@ const fn is_fatal(error: &SandboxError) -> bool {
 }
 
 async fn create_dir(guest: &GuestConnection, dir: HostDir, options: CallOptions) -> Result<(), SandboxError> {
-    let request = Request::Dir { path: dir.target, mode: dir.mode };
+    let request = Request::MakeDir { path: dir.target, mode: dir.mode };
     match guest.finish(request, 0, ContentSender::none(), options).await? {
-        (_, Reply::Dir { .. }, _) => Ok(()),
+        (_, Reply::MakeDir { .. }, _) => Ok(()),
         (call, ..) => Err(wrong_reply(&call)),
     }
 }

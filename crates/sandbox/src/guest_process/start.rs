@@ -23,17 +23,17 @@ pub(crate) struct PrivateDir {
     path: PathBuf,
     output: PathBuf,
     /// Removed when this is dropped. `None`: the owner of the sandbox directory removes it.
-    directory: Option<MarkedTempDir>,
+    temp_dir: Option<MarkedTempDir>,
 }
 
 impl PrivateDir {
     /// Creates the directory. Blocks.
     pub(crate) fn make() -> Result<Self, SandboxError> {
         let private = |error| unavailable("no private directory can be made (TMPDIR names where)", error);
-        let (directory, path) = MarkedTempDir::make().map_err(private)?;
+        let (temp_dir, path) = MarkedTempDir::make().map_err(private)?;
         let output = path.join("output");
         fs::create_dir(&output).map_err(private)?;
-        Ok(Self { path, output, directory: Some(directory) })
+        Ok(Self { path, output, temp_dir: Some(temp_dir) })
     }
 
     /// The path for content directories, which do not exist yet.
@@ -44,7 +44,7 @@ impl PrivateDir {
     /// Uses the directory of a sandbox, which its owner removes.
     #[cfg(feature = "jail")]
     pub(crate) fn for_sandbox_dir(dir: &SandboxDir) -> Self {
-        Self { path: dir.path().to_owned(), output: dir.output(), directory: None }
+        Self { path: dir.path().to_owned(), output: dir.output(), temp_dir: None }
     }
 
     /// The directory for the complete text of cut output. It is a real path, without links.
@@ -63,12 +63,12 @@ pub(crate) struct SpawnedGuest {
 
 /// Starts the guest with these arguments.
 pub(crate) async fn start(arguments: &[&str], private: PrivateDir) -> Result<SpawnedGuest, SandboxError> {
-    let PrivateDir { path: dir, output: _, directory } = private;
+    let PrivateDir { path: dir, output: _, temp_dir } = private;
     let child = match spawn_from_memfd(arguments) {
         Ok(child) => child,
         Err(_) => spawn_from_dir(arguments, dir).await?,
     };
-    into_spawned(child, directory)
+    into_spawned(child, temp_dir)
 }
 
 fn spawn_from_memfd(arguments: &[&str]) -> io::Result<Child> {
@@ -85,11 +85,11 @@ async fn spawn_from_dir(arguments: &[&str], dir: PathBuf) -> Result<Child, Sandb
         .map_err(|error| unavailable("the guest cannot be started", error))
 }
 
-fn into_spawned(mut child: Child, directory: Option<MarkedTempDir>) -> Result<SpawnedGuest, SandboxError> {
+fn into_spawned(mut child: Child, temp_dir: Option<MarkedTempDir>) -> Result<SpawnedGuest, SandboxError> {
     let (Some(reader), Some(writer)) = (child.stdout.take(), child.stdin.take()) else {
         return Err(unavailable("the guest has no stream", "its pipes are missing"));
     };
-    Ok(SpawnedGuest { reader, writer, process: GuestProcess::new(child, directory) })
+    Ok(SpawnedGuest { reader, writer, process: GuestProcess::new(child, temp_dir) })
 }
 
 /// Runs the guest program as a helper that changes owners of files. `question` is a `ChownRequest` in JSON.
@@ -100,15 +100,15 @@ pub(crate) async fn run_chown_helper(question: Vec<u8>) -> Result<(), SandboxErr
     let failed = |error| unavailable("the owner of the files cannot be restored", error);
     let arguments = ["own"];
     // A directory is needed only where the program cannot run from memory.
-    let (child, directory) = match spawn_from_memfd(&arguments) {
+    let (child, temp_dir) = match spawn_from_memfd(&arguments) {
         Ok(child) => (child, None),
         Err(_) => {
             let private = tokio::task::spawn_blocking(PrivateDir::make).await;
             let private = private.map_err(|error| unavailable("its preparation failed", error))??;
-            (spawn_from_dir(&arguments, private.path).await?, private.directory)
+            (spawn_from_dir(&arguments, private.path).await?, private.temp_dir)
         }
     };
-    let SpawnedGuest { reader: _reader, mut writer, mut process } = into_spawned(child, directory)?;
+    let SpawnedGuest { reader: _reader, mut writer, mut process } = into_spawned(child, temp_dir)?;
     writer.write_all(&question).await.map_err(failed)?;
     drop(writer);
     match process.wait().await {

@@ -84,7 +84,7 @@ impl JailMounts {
     ) -> Result<Self, SandboxError> {
         let workspace = workspace(&context.workspace)?;
         content_source.data.check_writable(&workspace, "workspace")?;
-        let mut directories = Self {
+        let mut mounts = Self {
             mounts: Vec::new(),
             roots: Vec::new(),
             layout: layout(context)?,
@@ -93,11 +93,11 @@ impl JailMounts {
             workspace: workspace.clone(),
             items: Vec::new(),
         };
-        directories.add(runner, &workspace, WORKSPACE, Access::ReadWrite)?;
+        mounts.add(runner, &workspace, WORKSPACE, Access::ReadWrite)?;
         let allowed_paths = allowed_paths(context)?;
         allowed_paths.iter().try_for_each(|real| content_source.data.check_writable(real, "allowed path"))?;
         for content_dir in ContentDir::ALL {
-            directories.add_content_dir(content_dir, content_source)?;
+            mounts.add_content_dir(content_dir, content_source)?;
         }
         for shared in &context.read_only {
             let real = resolve_dir("read-only directory", &shared.host)?;
@@ -114,17 +114,17 @@ impl JailMounts {
                     let item = ContentItem::tree(content_dir, name, content_source.data.store(), tree);
                     match content_source.dir {
                         Some(dir) => dir.install(&item, &CommitToken::default())?,
-                        None => directories.items.push(item),
+                        None => mounts.items.push(item),
                     }
                 }
-                None => directories.add(runner, &real, &target, Access::ReadOnly)?,
+                None => mounts.add(runner, &real, &target, Access::ReadOnly)?,
             }
         }
         for real in allowed_paths {
             let target = utf8_path(&real)?;
-            directories.add(runner, &real, &target, Access::ReadWrite)?;
+            mounts.add(runner, &real, &target, Access::ReadWrite)?;
         }
-        Ok(directories)
+        Ok(mounts)
     }
 
     fn add(
@@ -291,7 +291,7 @@ fn content_dir_of(shared: &SharedDir) -> Result<Option<(ContentDir, &str)>, Sand
         None => Err(SandboxError::new(
             SandboxErrorKind::BadRequest,
             format!(
-                "`{}` is no place for a directory: one of `{}` has a name",
+                "a directory cannot be mounted at `{}`; mount it at `{}/NAME`",
                 target.display(),
                 content_dir.path()
             ),

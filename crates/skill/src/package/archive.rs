@@ -2,7 +2,7 @@
 //!
 //! Pure, over the bytes of the whole file. A ZIP file stores most facts twice, in the central directory and before
 //! each entry, and readers differ in which they use. Here both must agree. The entries must be contiguous from the
-//! first byte to the directory, and the directory must reach to the end record. This refuses two forms that still
+//! first byte to the central directory, and that must reach to the end record. This refuses two forms that still
 //! occur: archives after a program, and the ZIP64 end record, which only archives beyond all limits need.
 
 use std::ops::Range;
@@ -84,7 +84,7 @@ pub(crate) fn read_entries(
         headers.push(CentralHeader::read(&mut central)?);
     }
     if !central.0.is_empty() {
-        return Err(inconsistent("its directory has more entries than it says").into());
+        return Err(inconsistent("its central directory has more entries than it says").into());
     }
     headers.sort_by_key(|header| header.offset);
     if let Some(beyond) = headers.iter().find(|header| header.offset >= end.directory.start as u64) {
@@ -165,9 +165,9 @@ impl EndRecord {
                 Ok(Self { entries: usize::from(entries[0]), directory: offset..end })
             }
             Some(end) if end < start => {
-                Err(inconsistent("there are bytes between its directory and its end record"))
+                Err(inconsistent("there are bytes between its central directory and its end record"))
             }
-            _ => Err(inconsistent("its directory is after its end record")),
+            _ => Err(inconsistent("its central directory is after its end record")),
         }
     }
 }
@@ -187,10 +187,10 @@ struct CentralHeader<'a> {
 
 impl<'a> CentralHeader<'a> {
     fn read(bytes: &mut ByteReader<'a>) -> Result<Self, PackageEntryError> {
-        let cut = || truncated("a part of its directory");
+        let cut = || truncated("a part of its central directory");
         if bytes.u32() != Some(CENTRAL_HEADER) {
             return Err(inconsistent(
-                "its directory has fewer entries than it says, or other bytes among them",
+                "its central directory has fewer entries than it says, or other bytes among them",
             )
             .into());
         }
@@ -332,7 +332,7 @@ impl<'a> CentralHeader<'a> {
         const ALIKE: u16 = ENCRYPTED | HAS_DESCRIPTOR | PATCH | UTF8;
         let differs = |what| Err(LocalHeaderError::Problem(inconsistent(what)));
         if bytes.u32().ok_or(LocalHeaderError::Truncated)? != LOCAL_HEADER {
-            return differs("its directory points to something that is not an entry");
+            return differs("its central directory points to something that is not an entry");
         }
         bytes.take(2).ok_or(LocalHeaderError::Truncated)?;
         let flags = bytes.u16().ok_or(LocalHeaderError::Truncated)?;
@@ -346,23 +346,23 @@ impl<'a> CentralHeader<'a> {
         let name = bytes.take(usize::from(name_bytes)).ok_or(LocalHeaderError::Truncated)?;
         let extra = bytes.take(usize::from(extra_bytes)).ok_or(LocalHeaderError::Truncated)?;
         if name != self.name {
-            return differs("its name is another one in the directory");
+            return differs("its name is another one in the central directory");
         }
         if flags & ALIKE != self.flags & ALIKE {
-            return differs("its flags are other ones in the directory");
+            return differs("its flags are other ones in the central directory");
         }
         if method != self.method {
-            return differs("its compression is another one in the directory");
+            return differs("its compression is another one in the central directory");
         }
         let extra = ExtraFields::read(extra, self.name).map_err(LocalHeaderError::Problem)?;
         let [size, compressed, _] = extra.widen([size, compressed, 0]).map_err(LocalHeaderError::Problem)?;
         let has_descriptor = self.flags & HAS_DESCRIPTOR != 0;
         let agree = |local: u64, central: u64| local == central || (has_descriptor && local == 0);
         if !agree(size, self.size) || !agree(compressed, self.compressed) {
-            return differs("its size is another one in the directory");
+            return differs("its size is another one in the central directory");
         }
         if !agree(crc.into(), self.crc.into()) {
-            return differs("its checksum is another one in the directory");
+            return differs("its checksum is another one in the central directory");
         }
         Ok(())
     }

@@ -56,7 +56,7 @@ fn failing(guest: &mut Guest, timeout: u64) -> usize {
 fn a_process_that_stops_shims_is_killed_and_no_call_fails() {
     let mut guest = attacked(ATTACK, 19);
     let path = guest.work("file").to_str().expect("UTF-8").to_owned();
-    assert!(matches!(guest.call(Request::Dir { path, mode: 0o755 }).result, Ok(Reply::Dir { .. })));
+    assert!(matches!(guest.call(Request::MakeDir { path, mode: 0o755 }).result, Ok(Reply::MakeDir { .. })));
     assert_eq!(failing(&mut guest, 2_000), 0);
     guest.assert_nothing_left();
 }

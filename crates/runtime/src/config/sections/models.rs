@@ -287,10 +287,7 @@ mod tests {
             ("[a]\napi = 'chat'\nheaders = { a = 1 }", "expected a string"),
             ("[a]\napi = 'chat'\nbody = { a = nan }", "JSON has no number NaN"),
             ("[a]\napi = 'chat'\nbody = { a = 2026-01-01 }", "JSON has no dates"),
-            (
-                "[a]\napi = 'chat'\nprice = { input = 1 }",
-                "missing field `output`",
-            ),
+            ("[a]\napi = 'chat'\nprice = { input = 1 }", "missing field `output`"),
             ("[a]\napi = 'chat'\nprice = { input = -1, output = 1 }", "from 0"),
             ("[a]\napi = 'chat'\nprice = { in = 1 }", "unknown field `in`, expected one of `input`"),
             ("[a]\napi = 'chat'\nparallel_tool_calls = 1", "expected a boolean"),

@@ -114,7 +114,8 @@ impl BuildClient {
         taken.map(drop).map_err(|error| explained(&self.address, "take the image", &error))
     }
 
-    /// Lets the engine build an image. It uses no layers of other builds: they would be missing if such a build fails meanwhile and is removed.
+    /// Lets the engine build an image. It uses no cached layers: when another
+    /// build that shares them fails, they are removed. The label with the number of the build makes all layers after the third new anyway.
     pub(super) async fn build(
         &self,
         name: &ImageName,

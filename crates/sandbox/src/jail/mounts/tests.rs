@@ -63,7 +63,7 @@ fn nothing_takes_the_place_of_what_is_the_sandboxs_own() {
         assert!(refusal(&shared(target)).contains("is no place in a sandbox"), "{target}");
     }
     for target in ["/mnt/skills", "/mnt/skills/a/b", "/artifacts"] {
-        assert!(refusal(&shared(target)).contains("is no place for a directory"), "{target}");
+        assert!(refusal(&shared(target)).contains("a directory cannot be mounted at"), "{target}");
     }
     let good = from_context(&shared("/mnt/skills/one")).unwrap();
     let inside = good.layout.sandbox_path(&host.path().join("SKILL.md"));

@@ -209,7 +209,7 @@ fn inconsistent_packages_are_rejected() {
         [b"#!/bin/sh\n".to_vec(), whole.clone()].concat(),
         Kind::Contradiction,
         None,
-        "between its directory",
+        "between its central directory",
     );
     check([whole.clone(), whole.clone()].concat(), Kind::Contradiction, None, "");
     let mut appended = whole.clone();

@@ -90,19 +90,19 @@ impl Inner {
                 skill.files();
             }
         }
-        let directories: Vec<Arc<Skill>> = skills.iter().map(|skill| Arc::clone(skill.skill())).collect();
-        given.parse_texts(&directories);
-        check_secrets(&directories, profile, &given)?;
+        let skills_on_disk: Vec<Arc<Skill>> = skills.iter().map(|skill| Arc::clone(skill.skill())).collect();
+        given.parse_texts(&skills_on_disk);
+        check_secrets(&skills_on_disk, profile, &given)?;
         let workspace = match (&profile.workspace, &kind) {
             (Some(directory), kind) => Some(self.check_workspace(directory, kind.as_ref())?),
             (None, Some(_)) => Some(self.own_workspace(key, &home)?),
             (None, None) => None,
         };
-        let inputs = effective_inputs(&directories, profile, given.inputs(), &complete.environment);
+        let inputs = effective_inputs(&skills_on_disk, profile, given.inputs(), &complete.environment);
         // The environment now includes the variables of the tenant's policy, so these are marked, too.
-        complete.mark_sensitive(&sensitive_variables(&directories));
+        complete.mark_sensitive(&sensitive_variables(&skills_on_disk));
         if let Some(known) = self.sessions().get_mut(key) {
-            known.secrets.parse_texts(&directories);
+            known.secrets.parse_texts(&skills_on_disk);
             known.secrets.mark_sensitive(&profile.secret_names.environment);
         }
         complete.environment.extend(inputs.environment);
@@ -132,7 +132,7 @@ impl Inner {
         let source = match kind {
             Some(kind) => {
                 let context =
-                    create_context(&directories, &self.config, options).map_err(RuntimeError::Sandbox)?;
+                    create_context(&skills_on_disk, &self.config, options).map_err(RuntimeError::Sandbox)?;
                 // The sandbox uses the path in the context, so both paths must be the same.
                 if let Some(directory) =
                     workspace.as_ref().filter(|directory| *directory != context.workspace().path())
@@ -152,7 +152,7 @@ impl Inner {
         let artifacts = self
             .artifacts
             .as_ref()
-            .map(|artifacts| artifacts.session_services(key, profile, &home, self.record, directories));
+            .map(|artifacts| artifacts.session_services(key, profile, &home, self.record, skills_on_disk));
         let (inputs, values) = (inputs.prompt_text, inputs.values);
         let model_name = profile.model.clone();
         Ok(PreparedParts {
