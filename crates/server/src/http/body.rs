@@ -24,7 +24,7 @@ const BYTES_A_SECOND: u64 = 64 << 10;
 const UNKNOWN_SIZE: u64 = 512 << 20;
 
 /// How long a refused body is still read and discarded, so that the client can read the error.
-const DISCARD_TIME: Duration = Duration::from_secs(2);
+const DISCARD_TIME: Duration = Duration::from_secs(10);
 
 /// Aborts bodies that arrive too slowly, so that they do not hold connections open.
 pub(crate) async fn limit_body_time(request: Request) -> Request {
@@ -69,13 +69,13 @@ impl FromRequest<Arc<ServerState>> for Body {
     }
 }
 
-/// Reads and discards a body, up to limits of size and time. A client that waits for `100 Continue` is not asked to send it.
+/// Reads and discards a body, up to twice the limit and for a limited time, so that a client that sends all before it reads gets the error. A client that waits for `100 Continue` is not asked to send it.
 async fn discard(request: Request, limit: usize) {
     if request.headers().contains_key(header::EXPECT) {
         return;
     }
     let mut chunks = request.into_body().into_data_stream();
-    let mut left = limit;
+    let mut left = limit.saturating_mul(2);
     let discarding = async {
         while let Some(Ok(chunk)) = chunks.next().await {
             left = left.saturating_sub(chunk.len());
