@@ -6,7 +6,7 @@ use std::process::Stdio;
 use test_support::Python;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-use crate::mcp::{files_with, free_port, programs, serve};
+use crate::mcp::{files_with, programs, serve};
 use crate::server::{command, dir, program, script, with_jails};
 
 /// The interpreter with the client, if there is one.
@@ -31,7 +31,7 @@ async fn the_mcp_servers_of_an_editor_are_those_of_its_sessions() {
         return;
     };
     let home = tempfile::tempdir().unwrap();
-    let port = free_port();
+    let port = test_support::free_port();
     let _server = serve(&servers, port, &["--token", "t0ken"]).await;
     let script = script("editor_servers.yaml");
     let (clock, url) =

@@ -1,11 +1,10 @@
 //! MCP servers of other people as tools of a session: reference servers of the newest revision of the protocol and of earlier ones, and
 //! one of the official SDK, which speaks the newest revision by standard streams and by HTTP.
 
-use std::net::TcpListener;
 use std::path::Path;
 use std::process::Stdio;
 
-use test_support::Python;
+use test_support::{Python, free_port};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::{Child, Command};
 
@@ -250,10 +249,6 @@ async fn a_resumed_session_has_the_servers_named_again_by_the_command() {
     let stderr = String::from_utf8(other.stderr).unwrap();
     assert_eq!(other.status.code(), Some(2), "{stderr}");
     assert!(stderr.contains("without an MCP server `other`") && stderr.contains("`tools`"), "{stderr}");
-}
-
-pub(crate) fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 /// A server by HTTP.

@@ -31,7 +31,7 @@ fn server(status: &'static str, kind: &'static str, body: &'static str) -> Socke
 
 /// An address where nobody listens.
 fn unused_address() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+    SocketAddr::from(([127, 0, 0, 1], test_support::free_port()))
 }
 
 /// The command with this configuration.

@@ -7,6 +7,7 @@
 
 #[cfg(feature = "tls")]
 mod authority;
+mod free_port;
 #[cfg(feature = "net")]
 pub mod http;
 #[cfg(feature = "net")]
@@ -32,6 +33,7 @@ use std::sync::OnceLock;
 
 #[cfg(feature = "tls")]
 pub use authority::{authority, authority_until};
+pub use free_port::free_port;
 #[cfg(feature = "net")]
 pub use loopback::Loopback;
 #[cfg(feature = "clock")]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, SocketAddrV4, TcpListener};
+use std::net::{Ipv4Addr, SocketAddrV4};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
@@ -24,9 +24,6 @@ pub(crate) const TIMEOUT: Duration = Duration::from_secs(600);
 pub(crate) const PLENTY: u32 = u32::MAX;
 
 static NEXT_TEST_ID: AtomicU32 = AtomicU32::new(0);
-
-/// Ports for guests to listen at: below those that the system gives to whoever asks for any.
-const PORTS: std::ops::Range<u32> = 20_000..32_000;
 
 /// A guest, and directories for it.
 pub(crate) struct Guest {
@@ -79,20 +76,6 @@ pub(crate) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
         assert!(start.elapsed() < TIMEOUT, "it never came about: {what}");
         #[expect(clippy::disallowed_methods, reason = "a bounded poll of /proc and of files")]
         std::thread::sleep(Duration::from_millis(5));
-    }
-}
-
-/// A port that nobody listens at, and that no other test is given.
-fn free_port() -> u16 {
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    let first = std::process::id() * 64;
-    loop {
-        let number = first.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed));
-        let port = PORTS.start + number % (PORTS.end - PORTS.start);
-        let port = u16::try_from(port).expect("it is below the last port");
-        if TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
-            return port;
-        }
     }
 }
 
@@ -149,7 +132,7 @@ impl Guest {
 
     /// A guest with a proxy port, and its address.
     pub(crate) fn start_with_proxy() -> (Self, SocketAddrV4) {
-        let port = free_port();
+        let port = test_support::free_port();
         let guest = Self::start_without_handshake();
         let hello = Hello { proxy: Some(ProxySpec { port }), ..guest.hello() };
         (guest.with_handshake(&hello), SocketAddrV4::new(Ipv4Addr::LOCALHOST, port))
