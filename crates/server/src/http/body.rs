@@ -69,7 +69,8 @@ impl FromRequest<Arc<ServerState>> for Body {
     }
 }
 
-/// Reads and discards a body, up to twice the limit and for a limited time, so that a client that sends all before it reads gets the error. A client that waits for `100 Continue` is not asked to send it.
+/// Reads and discards a body, up to twice the limit and for [`DISCARD_TIME`]. Many clients send all before they read the error. A client that
+/// waits for `100 Continue` is not asked to send it.
 async fn discard(request: Request, limit: usize) {
     if request.headers().contains_key(header::EXPECT) {
         return;

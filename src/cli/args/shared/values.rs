@@ -44,9 +44,10 @@ impl InputArg {
 
 fn read_input_file(path: &Path, tools: &ToolDirs) -> Result<String, String> {
     let name = path.to_string_lossy();
-    // A shell names a pipe below `/dev/fd` (`<(…)`). Tools do not write to these directories.
-    let is_of_system = ["/dev", "/proc"].iter().any(|dir| path.starts_with(dir));
-    let file = if is_of_system {
+    // A shell names a pipe below `/dev/fd` (`<(…)`). Everybody may write to `/dev/shm`; no tool can create links in the rest.
+    let is_device =
+        path.starts_with("/proc/self/fd") || path.starts_with("/dev") && !path.starts_with("/dev/shm");
+    let file = if is_device {
         File::open(path).map_err(|error| format!("`{name}` cannot be opened: {error}"))?
     } else {
         destination::open_file(path, tools).map_err(|error| match error {
@@ -54,7 +55,7 @@ fn read_input_file(path: &Path, tools: &ToolDirs) -> Result<String, String> {
             link @ DestinationError::Link { .. } => link.to_string(),
         })?
     };
-    if !is_of_system && !file.metadata().is_ok_and(|found| found.is_file()) {
+    if !is_device && !file.metadata().is_ok_and(|found| found.is_file()) {
         return Err(format!("`{name}` is not a regular file"));
     }
     read_input(file, &name)
